@@ -1,7 +1,7 @@
 //! The rule that only the programs read environment variables: the caller decides how a library behaves.
 
 /// Crates below the programs.
-const LIBRARIES: [&str; 13] = [
+const LIBRARIES: [&str; 14] = [
     "crates/holdall-model/",
     "crates/holdall-io/",
     "crates/holdall-storage/",
@@ -10,6 +10,7 @@ const LIBRARIES: [&str; 13] = [
     "crates/holdall-web/",
     "crates/holdall-bag/",
     "crates/holdall-data/",
+    "crates/holdall-media/",
     "crates/holdall-play/",
     "crates/holdall-record/",
     "crates/holdall-serve/",

@@ -25,12 +25,13 @@ const FILE_CALLS_ALLOWED: [&str; 5] = [
 ];
 
 /// Crates that reach no file but through `holdall_io`.
-const WITHOUT_STD_FS: [&str; 13] = [
+const WITHOUT_STD_FS: [&str; 14] = [
     "crates/holdall-model/",
     "crates/holdall-storage/",
     "crates/holdall-transport/",
     "crates/holdall-bag/",
     "crates/holdall-data/",
+    "crates/holdall-media/",
     "crates/holdall-play/",
     "crates/holdall-record/",
     "crates/holdall-serve/",

@@ -2,13 +2,14 @@
 
 /// Crates that know no command line. The library of `holdall-bench` is for its program only, and starts
 /// programs.
-const LIBRARIES: [&str; 11] = [
+const LIBRARIES: [&str; 12] = [
     "crates/holdall-model/src/",
     "crates/holdall-io/src/",
     "crates/holdall-storage/src/",
     "crates/holdall-transport/src/",
     "crates/holdall-bag/src/",
     "crates/holdall-data/src/",
+    "crates/holdall-media/src/",
     "crates/holdall-play/src/",
     "crates/holdall-record/src/",
     "crates/holdall-serve/src/",

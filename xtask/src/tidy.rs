@@ -20,7 +20,7 @@ const WORDS_MAX: usize = 0;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];
 
 /// Each crate with the crates of this project that it may depend on.
-const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 18] = [
+const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 19] = [
     ("holdall-cyclone-sys", &[]),
     ("holdall-model", &[]),
     ("holdall-io", &["holdall-model"]),
@@ -56,7 +56,12 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 18] = [
             "holdall-storage",
             "holdall-bag",
             "holdall-tools",
+            "holdall-media",
         ],
+    ),
+    (
+        "holdall-media",
+        &["holdall-model", "holdall-io", "holdall-bag", "holdall-tools"],
     ),
     (
         "holdall-serve",
@@ -81,6 +86,7 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 18] = [
             "holdall-record",
             "holdall-play",
             "holdall-tools",
+            "holdall-media",
             "holdall-data",
             "holdall-serve",
         ],

@@ -4,7 +4,6 @@
 #[cfg(feature = "parquet")]
 pub mod catalog;
 pub mod export;
-mod ffmpeg;
 pub mod look;
 #[cfg(feature = "parquet")]
 mod parquet_file;

@@ -53,6 +53,7 @@
 //! | [`mod@preflight`] | whether a recording will fit: a trial, and a forecast from it |
 //! | [`regress`] | one case of a regression run: software, outputs, comparison |
 //! | [`node`] | ROS services of a recording or a playback |
+//! | [`recode`] | images as video while a bag is copied, and back |
 //! | [`upload`] | sends bags into buckets |
 //! | `training` | datasets for machine learning (feature `parquet`) |
 //! | `catalog` | tables of many bags, and how engines divide the reading of them (feature `parquet`) |
@@ -68,6 +69,7 @@ pub use holdall_bag::{decode, definitions, keys, live, reader, table, writer};
 #[cfg(feature = "parquet")]
 pub use holdall_data::{catalog, training};
 pub use holdall_data::{export, look, plot};
+pub use holdall_media::recode;
 pub use holdall_play as play;
 pub use holdall_record as record;
 pub use holdall_serve::{listen, node, preflight, regress, supervise};

@@ -2,6 +2,7 @@
 
 use super::tools::{Codec, Level};
 use clap::{Args, ValueEnum};
+use holdall::recode;
 use std::path::PathBuf;
 
 /// Shown below `holdall compress --help`.
@@ -9,12 +10,14 @@ pub const COMPRESS_EXAMPLES: &str = "\
 Examples:
   holdall compress lab -o lab_zstd                          MCAP: chunks by zstd; other storages: whole files
   holdall compress lab -o lab_small --level slowest
-  holdall compress lab -o lab_file --mode file              as `ros2 bag record --compression-mode file`";
+  holdall compress lab -o lab_file --mode file              as `ros2 bag record --compression-mode file`
+  holdall compress lab -o lab_video --video '/camera/.*=h264,quality=23' --video '/depth/.*=lossless'";
 
 /// Shown below `holdall decompress --help`.
 pub const DECOMPRESS_EXAMPLES: &str = "\
 Example:
-  holdall decompress lab_zstd -o lab";
+  holdall decompress lab_zstd -o lab
+  holdall decompress lab_video -o lab                       video and depth that `compress --video` made are images again";
 
 /// What `compress` packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,6 +57,28 @@ pub struct CompressArguments {
     /// Compression level of chunks
     #[arg(long, value_name = "LEVEL", default_value = "default")]
     pub level: Level,
+
+    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], or lossless, also for depth of 16 bits; may be given several times, the first that matches counts
+    #[arg(
+        long,
+        value_name = "TOPICS=CODEC",
+        value_parser = recode::Rule::video,
+        action = clap::ArgAction::Append
+    )]
+    pub video: Vec<recode::Rule>,
+
+    /// Give the point clouds of these topics a smaller form: lossless, or cloudini with coordinates as multiples of resolution=METRES [default: 0.001]; may be given several times
+    #[arg(
+        long,
+        value_name = "TOPICS=CODEC",
+        value_parser = recode::Rule::cloud,
+        action = clap::ArgAction::Append
+    )]
+    pub cloud: Vec<recode::Rule>,
+
+    /// Compare all messages of the new bag with those of the originals, decoded, and delete the originals when none differs
+    #[arg(long)]
+    pub delete_original_after_verify: bool,
 
     /// Encrypt the output, as for `holdall record`: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these; may be given several times
     #[arg(long, value_name = "RECIPIENT", action = clap::ArgAction::Append)]

@@ -52,7 +52,7 @@ const NEEDED: &[(&str, &str)] = &[
         "output max-bag-size max-bag-duration max-bag-messages at by",
     ),
     ("filter", "output topics start end where max-rate"),
-    ("compress", "output level mode json"),
+    ("compress", "output level mode video cloud json"),
     ("bridge", "foxglove foxglove-control topics regex"),
     ("serve", "foxglove topics rate loop play"),
     ("web", "token-file transport"),

@@ -9,6 +9,7 @@ use holdall_model::{
         LossStage, LossSums,
         ledger::{Interval, PublisherAccount, TopicAccount},
     },
+    recoding::Recoding,
     text::{Outside, OutsidePath},
     time::Timestamp,
 };
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, path::Path};
 
 /// The text for people: losses by place, contradictions, and the verdict as the last line.
-pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
+pub fn text(bag: &Path, audit: &BagAudit, recoded: &[Recoding], paint: Paint) -> String {
     let missing = audit.missing();
     let mut lines = vec![format!(
         "{}: {} of {}",
@@ -60,6 +61,7 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
             Outside(&unknown.join(", "))
         )));
     }
+    lines.extend(recoded.iter().map(Recoding::to_string));
     let time = |at| time_point(at, &TimeZone::system());
     if audit.state.condition != Condition::Complete {
         lines.push(format!("state: {}", audit.state.condition.as_str()));
@@ -149,7 +151,7 @@ fn span_of(topic: &TopicAudit, start: Option<Timestamp>) -> String {
 }
 
 /// The object for programs.
-pub fn json(bag: &Path, audit: &BagAudit) -> Value {
+pub fn json(bag: &Path, audit: &BagAudit, recoded: &[Recoding]) -> Value {
     let sums = audit.sums();
     let by_topic: Map<String, Value> = audit
         .topics
@@ -187,6 +189,7 @@ pub fn json(bag: &Path, audit: &BagAudit) -> Value {
         "left_out": sums.left_out,
         "removed": audit.topics.iter().map(|topic| topic.removed).sum::<u64>(),
         "repeated": audit.topics.iter().map(|topic| topic.repeated).sum::<u64>(),
+        "recoded": recoded,
         "balanced": audit.is_balanced(),
         "faults": audit.faults,
         "notices": audit.notices,

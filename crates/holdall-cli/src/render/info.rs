@@ -16,6 +16,7 @@ use holdall_model::{
     marker::Marker,
     metadata::TopicWithMessageCount,
     names::{service_of_event_topic, service_of_event_type},
+    recoding::Recoding,
     text::{Outside, one_line},
     time_line::ClockJump,
 };
@@ -152,6 +153,8 @@ impl BagView<'_> {
         let not_heard: Vec<String> = not_heard
             .map(|one| Outside(&one.to_string()).to_string())
             .collect();
+        let recoded = Recoding::list_in(&summary.metadata.custom_data);
+        let recoded: Vec<String> = recoded.iter().map(Recoding::to_string).collect();
         for (label, cells, list) in [
             ("Publishers:", LABEL_CELLS, publishers),
             ("Without definition:", LABEL_CELLS + 1, undefined),
@@ -162,6 +165,7 @@ impl BagView<'_> {
             ("No introspection:", LABEL_CELLS, unheard),
             ("Not heard:", LABEL_CELLS, not_heard),
             ("Repeated in files:", LABEL_CELLS + 1, repeated),
+            ("Other form:", LABEL_CELLS, recoded),
         ] {
             if !list.is_empty() {
                 push_list(text, label, cells, &list);

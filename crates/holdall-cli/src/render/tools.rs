@@ -3,7 +3,10 @@
 use crate::units::{format_bytes, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::tools::{LeftOut, LeftOutMessages, Reindexed, Written};
-use holdall_model::text::{Outside, OutsidePath};
+use holdall_model::{
+    recoding::Recoding,
+    text::{Outside, OutsidePath},
+};
 use holdall_storage::storages;
 use serde_json::{Value, json};
 
@@ -42,7 +45,14 @@ pub fn written(written: &Written) -> String {
         OutsidePath(&written.directory),
         plural(written.messages, "message"),
         format_bytes(written.bytes)
-    )
+    ) + &recoded(&written.recoded)
+}
+
+/// A line for each topic whose messages got another form.
+fn recoded(list: &[Recoding]) -> String {
+    list.iter()
+        .map(|recoding| format!("\n  {}", recoding.done_clause()))
+        .collect()
 }
 
 /// The same for programs.
@@ -55,6 +65,7 @@ pub fn written_json(written: &Written) -> Value {
         "bytes": written.bytes,
         "copied_chunks": written.copied_chunks,
         "copied_bytes": written.copied_bytes,
+        "recoded": written.recoded,
         "left_out_message_count": written.left_out.messages,
         "left_out": written.left_out.places.iter().map(left_out_json).collect::<Vec<_>>(),
         "left_out_count": written.left_out.place_count,

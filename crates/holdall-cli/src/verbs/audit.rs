@@ -10,6 +10,7 @@ use crate::{
     terminal::{log, progress::Progress},
 };
 use holdall::reader::{AccountKind, Bag, BagAudit};
+use holdall_model::recoding::Recoding;
 use std::path::Path;
 use tracing::{level_filters::LevelFilter, warn};
 
@@ -26,10 +27,12 @@ pub fn run(args: &AuditArguments) -> VerbResult {
     for notice in &audit.notices {
         warn!("{notice}");
     }
+    let recoded = Recoding::list_in(&bag.metadata().custom_data);
     output::result(&if args.json {
-        serde_json::to_string_pretty(&render::audit::json(named, &audit)).map_err(Failure::failed)?
+        serde_json::to_string_pretty(&render::audit::json(named, &audit, &recoded))
+            .map_err(Failure::failed)?
     } else {
-        render::audit::text(named, &audit, Paint::stdout())
+        render::audit::text(named, &audit, &recoded, Paint::stdout())
     })?;
     outcome(&audit, named)
 }

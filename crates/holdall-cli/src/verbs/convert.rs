@@ -15,10 +15,12 @@ use crate::{
     output, render,
     resolve::{self, UsageError, surroundings::Surroundings},
     terminal::{log, progress::Progress},
+    units::plural,
 };
 use holdall::{
-    reader::{Bag, BagFile},
-    tools::{Choice, Job, OutputOptions, Shift, run, yaml},
+    reader::{Bag, BagFile, BagSet},
+    recode::{self, Recoder},
+    tools::{Choice, Job, OutputOptions, Recode, Shift, manage::remove, run_recoded, yaml},
     writer::CompressionMode,
 };
 use holdall_io::{
@@ -237,7 +239,47 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
         CompressMode::File => how.compression_mode = Some(CompressionMode::File),
         CompressMode::Message => how.compression_mode = Some(CompressionMode::Message),
     }
-    rewritten(bags, &args.output, &how, "compressing")
+    let rules = [args.video.as_slice(), &args.cloud].concat();
+    let mut recoder = (!rules.is_empty()).then(|| Recoder::encoding(rules));
+    if !args.delete_original_after_verify {
+        return rewritten(bags, &args.output, &how, recoder.as_mut(), "compressing");
+    }
+    let local = |path: &PathBuf| exists(path).unwrap_or(false);
+    if args.output == Path::new("-") || !args.bags.iter().all(local) {
+        return Err(Failure::refused(
+            "--delete-original-after-verify needs bags and an output that are directories or files",
+        ));
+    }
+    let outcome = rewritten(bags.clone(), &args.output, &how, recoder.as_mut(), "compressing")?;
+    if outcome != Outcome::Done {
+        warn!("the originals stay: not everything of them could be read");
+        return Ok(outcome);
+    }
+    verify_and_delete(bags, args)
+}
+
+/// Deletes the originals if the new bag has all that they have.
+fn verify_and_delete(bags: Vec<Bag>, args: &CompressArguments) -> VerbResult {
+    let before = BagSet::from(bags);
+    let new = Bag::open(&args.output).map_err(Failure::failed)?;
+    let progress = Progress::of_messages("verifying");
+    let total = before.bags().iter().map(|bag| bag.metadata().message_count).sum();
+    let verified = recode::verify(&before, &BagSet::from(vec![new]), &mut |done| {
+        progress.show(done.min(total), total);
+    });
+    drop(progress);
+    let count = verified.map_err(|error| Failure::failed(format!("the originals stay: {error}")))?;
+    drop(before);
+    for path in &args.bags {
+        remove(path).map_err(Failure::failed)?;
+    }
+    if !args.json {
+        output::result(&format!(
+            "{} compared, the originals deleted",
+            plural(count, "message")
+        ))?;
+    }
+    Ok(Outcome::Done)
 }
 
 /// `holdall decompress`.
@@ -253,15 +295,24 @@ pub fn decompress(args: &DecompressArguments) -> VerbResult {
         encrypt_to: args.encrypt_to.clone(),
         ..OutputArguments::default()
     };
-    rewritten(bags, &args.output, &how, "decompressing")
+    let custom_data = bags.iter().map(|bag| &bag.metadata().custom_data);
+    let mut recoder = Recoder::decoding(custom_data);
+    rewritten(bags, &args.output, &how, recoder.as_mut(), "decompressing")
 }
 
-fn rewritten(bags: Vec<Bag>, directory: &Path, how: &OutputArguments, doing: &str) -> VerbResult {
+fn rewritten(
+    bags: Vec<Bag>,
+    directory: &Path,
+    how: &OutputArguments,
+    recoder: Option<&mut Recoder>,
+    doing: &str,
+) -> VerbResult {
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let division = DivisionArguments::default();
     let output =
         resolve::tools::output(directory, how, &division, &surroundings).map_err(Failure::refused)?;
-    make(bags, Choice::default(), output, doing, how.json)
+    let recoder = recoder.map(|recoder| recoder as &mut dyn Recode);
+    make_recoded((bags, Choice::default(), output), recoder, doing, how.json)
 }
 
 fn one(
@@ -281,7 +332,16 @@ fn one(
 }
 
 /// Makes a bag; exit code 3 when something of the inputs cannot be read, which is left out and listed.
-fn make(inputs: Vec<Bag>, choice: Choice, mut output: OutputOptions, doing: &str, json: bool) -> VerbResult {
+fn make(inputs: Vec<Bag>, choice: Choice, output: OutputOptions, doing: &str, json: bool) -> VerbResult {
+    make_recoded((inputs, choice, output), None, doing, json)
+}
+
+fn make_recoded(
+    (inputs, choice, mut output): (Vec<Bag>, Choice, OutputOptions),
+    recoder: Option<&mut dyn Recode>,
+    doing: &str,
+    json: bool,
+) -> VerbResult {
     let is_standard_output = output.directory == Path::new("-");
     let scratch = if is_standard_output {
         check_standard_output(&output)?;
@@ -309,12 +369,15 @@ fn make(inputs: Vec<Bag>, choice: Choice, mut output: OutputOptions, doing: &str
         choice,
         output,
     };
-    let written = run(job, &mut |done, total| progress.show(done, total));
+    let written = run_recoded(job, recoder, &mut |done, total| progress.show(done, total));
     drop(progress);
     let written = written.map_err(|error| Failure::making(error, &[]))?;
     render::tools::left_out(&written.left_out)
         .iter()
         .for_each(|line| warn!("{line}"));
+    for recoding in written.recoded.iter().filter(|recoding| recoding.kept > 0) {
+        warn!("{}", recoding.kept_clause());
+    }
     let outcome = if written.left_out.is_empty() {
         Outcome::Done
     } else {

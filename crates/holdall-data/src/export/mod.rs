@@ -6,33 +6,26 @@
 #[cfg(feature = "parquet")]
 mod beside;
 mod cloud;
-mod compressed;
 mod csv;
-mod elementary;
 mod error;
 mod file;
 mod folder;
 mod image;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod pixels;
 mod video;
 
 pub use cloud::CloudFormat;
 pub(crate) use cloud::each_point;
-#[cfg(feature = "parquet")]
-pub(crate) use compressed::file_pixels;
-pub(crate) use compressed::{Compressed, png_pixels};
-#[cfg(feature = "parquet")]
-pub use compressed::{DecodedImage, decode_image};
-pub(crate) use elementary::{Codec, Unit};
 pub use error::ExportError;
 #[cfg(feature = "parquet")]
 pub(crate) use file::PartialFile;
-pub use image::ImageFormat;
-pub(crate) use image::{ImageFields, encode as encode_pixels};
-pub(crate) use pixels::Pixels;
-pub(crate) use video::next_picture;
+pub use holdall_media::picture_file::ImageFormat;
+pub use holdall_media::{
+    compressed::{DecodedImage, decode_image},
+    ffmpeg::{begins_video, decode_video},
+};
+pub(crate) use image::ImageFields;
 
 use holdall_bag::{
     decode::{Decoders, Fields, JSON_WITHOUT_SCHEMA, TimeBase},

@@ -4,19 +4,16 @@
 //! until then its files are in a folder of their own. A damaged stream has fewer pictures than messages, and the images of that segment are refused,
 //! because any of them could have the time of another one.
 
-use super::{
-    ExistingFiles, ExportError,
-    elementary::{Codec, Unit},
-    file::PartialFile,
-    folder::FilesByTime,
-    image::{ImageFormat, encode},
-    pixels::Pixels,
-};
-use crate::ffmpeg::{Ffmpeg, FfmpegError, picture_decoder};
+use super::{ExistingFiles, ExportError, file::PartialFile, folder::FilesByTime};
 use holdall_io::fs;
+use holdall_media::{
+    elementary::{Codec, Unit},
+    ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
+    picture_file::{ImageFormat, encode},
+};
 use holdall_tools::tools::Staged;
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufReader, Write},
     path::{Path, PathBuf},
     process::{ChildStdin, ChildStdout, Stdio},
     sync::mpsc::{self, Receiver, SyncSender},
@@ -29,10 +26,6 @@ const SEGMENT_PICTURES: u64 = 300;
 const PICTURES_IN_FLIGHT_MAX: usize = 1 << 14;
 /// A segment ends after this many pictures at the latest: each of them has a path in memory.
 const SEGMENT_PICTURES_MAX: u64 = 1 << 20;
-/// Bytes of a picture at most: a damaged stream may state any size.
-const PICTURE_BYTES_MAX: u64 = 1 << 30;
-/// Length of the head of a picture as `ffmpeg` writes it.
-const HEAD_BYTES_MAX: u64 = 64;
 
 /// The video of one topic.
 pub(super) struct Video {
@@ -282,47 +275,11 @@ fn write_images(
         let nanos = stamps
             .try_recv()
             .map_err(|_| ExportError::message("more images"))?;
-        let (extension, bytes) = encode(&pixels, format)?;
+        let (extension, bytes) = encode(&pixels, format).map_err(ExportError::message)?;
         let mut file: PartialFile = files.begin(nanos, extension)?;
         file.append(&bytes)?;
         paths.push(file.path().to_owned());
         file.finish_unsynced()?;
     }
     Ok(paths)
-}
-
-/// The next picture in PPM; `None` at the end, also in the middle of one.
-pub(crate) fn next_picture(output: &mut impl BufRead) -> io::Result<Option<Pixels>> {
-    let mut head = Vec::new();
-    for _ in 0..3 {
-        output
-            .by_ref()
-            .take(HEAD_BYTES_MAX)
-            .read_until(b'\n', &mut head)?;
-    }
-    if head.is_empty() {
-        return Ok(None);
-    }
-    let text = String::from_utf8_lossy(&head);
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let sizes = match words[..] {
-        ["P6", width, height, "255"] => width.parse().ok().zip(height.parse().ok()),
-        _ => None,
-    };
-    let unknown = || io::Error::other("it is not a picture");
-    let (width, height): (u32, u32) = sizes.ok_or_else(unknown)?;
-    let length = 3 * u64::from(width) * u64::from(height);
-    if length > PICTURE_BYTES_MAX {
-        return Err(unknown());
-    }
-    let mut bytes = Vec::with_capacity(length as usize);
-    output.by_ref().take(length).read_to_end(&mut bytes)?;
-    let is_whole = bytes.len() as u64 == length;
-    Ok(is_whole.then_some(Pixels {
-        width,
-        height,
-        channels: 3,
-        is_deep: false,
-        bytes,
-    }))
 }

@@ -1,7 +1,8 @@
 //! Point clouds from above, and occupancy grids, as pixels.
 
 use super::scale;
-use crate::export::{Pixels, each_point};
+use crate::export::each_point;
+use holdall_media::pixels::Pixels;
 use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
 use serde_json::{Value, json};
 

@@ -4,7 +4,12 @@ use super::{
     cloud::{from_above, grid, rgb},
     scale,
 };
-use crate::export::{Compressed, ImageFields, ImageFormat, Pixels, encode_pixels, png_pixels};
+use crate::export::ImageFields;
+use holdall_media::{
+    compressed::{Compressed, png_pixels},
+    picture_file::{ImageFormat, encode},
+    pixels::Pixels,
+};
 use holdall_model::dynamic::TypePlan;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -153,7 +158,7 @@ fn is_deep_grey(bytes: &[u8]) -> bool {
 }
 
 fn encoded(pixels: &Pixels, format: ImageFormat, about: Value) -> Result<Picture, String> {
-    let (extension, bytes) = encode_pixels(pixels, format).map_err(|error| error.to_string())?;
+    let (extension, bytes) = encode(pixels, format)?;
     Ok(Picture {
         content_type: if extension == "jpg" {
             "image/jpeg"

@@ -4,15 +4,16 @@ use super::{
     Place,
     picture::{Picture, PictureOptions, of_pixels},
 };
-use crate::{
-    export::{Codec, ImageFields, Unit, next_picture},
-    ffmpeg::{Ffmpeg, FfmpegError, picture_decoder},
-};
+use crate::export::ImageFields;
 use holdall_bag::{
     decode::Fields,
     reader::{BagSet, MessageFilter},
 };
 use holdall_io::clock::{Clock, SystemClock};
+use holdall_media::{
+    elementary::{Codec, Unit},
+    ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
+};
 use holdall_model::{dynamic::TypePlan, time::Timestamp};
 use serde_json::json;
 use std::{

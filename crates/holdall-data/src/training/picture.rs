@@ -1,6 +1,11 @@
 //! The images of a feature out of messages: as PNG or JPEG in a table, as plain pixels for a video, and some pixels for statistics.
 
-use crate::export::{Compressed, ImageFields, ImageFormat, Pixels, encode_pixels, file_pixels};
+use crate::export::ImageFields;
+use holdall_media::{
+    compressed::{Compressed, file_pixels},
+    picture_file::{ImageFormat, encode},
+    pixels::Pixels,
+};
 use holdall_model::dynamic::TypePlan;
 
 /// Images whose longer side has this many pixels or more are sampled for statistics, as LeRobot does.
@@ -58,7 +63,7 @@ fn stored(pixels: Pixels, file: Option<(&'static str, &[u8])>, is_video: bool) -
     let (extension, bytes) = match file {
         _ if is_video => ("", Vec::new()),
         Some((extension, bytes)) => (extension, bytes.to_vec()),
-        None => encode_pixels(&pixels, ImageFormat::Png).map_err(|error| error.to_string())?,
+        None => encode(&pixels, ImageFormat::Png)?,
     };
     Ok(Picture {
         width: pixels.width,

@@ -1,11 +1,9 @@
 //! Videos: plain pixels go into the program `ffmpeg`, one for each camera, which encodes the frames of many episodes into one file.
 
 use super::{Column, FileNumber, Kind, Place, TrainingError, VIDEO_FILE_MIB, VideoPlace};
-use crate::{
-    ffmpeg::{Ffmpeg, FfmpegError, PROGRAM},
-    training::mapping::VideoOptions,
-};
+use crate::training::mapping::VideoOptions;
 use holdall_io::fs;
+use holdall_media::ffmpeg::{Ffmpeg, FfmpegError, PROGRAM};
 use std::{
     io::{self, Write},
     path::PathBuf,

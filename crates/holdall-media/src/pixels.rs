@@ -22,23 +22,33 @@ enum Layout {
 
 /// An image without row padding: 8 or 16 bits (big endian, as in PNG) per channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pixels {
+pub struct Pixels {
+    /// Pixels in a row.
     pub width: u32,
+    /// Rows.
     pub height: u32,
     /// 1, 3 or 4.
     pub channels: usize,
+    /// 16 bits for each channel.
     pub is_deep: bool,
+    /// All rows.
     pub bytes: Vec<u8>,
 }
 
 /// The image in a message.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RawImage<'a> {
+pub struct RawImage<'a> {
+    /// Pixels in a row.
     pub width: u32,
+    /// Rows.
     pub height: u32,
+    /// How pixels are stored.
     pub encoding: &'a str,
+    /// The order of the bytes of a channel.
     pub is_big_endian: bool,
+    /// Bytes of a row.
     pub step: u32,
+    /// All rows.
     pub data: &'a [u8],
 }
 
@@ -95,7 +105,7 @@ fn unknown(encoding: &str) -> String {
 }
 
 /// Converts an image; one clause when that is not possible.
-pub(super) fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
+pub fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
     let layout = layout(image.encoding).ok_or_else(|| unknown(image.encoding))?;
     let (width, height, step) = (image.width as usize, image.height as usize, image.step as usize);
     let (pixel_bytes, channels, is_deep) = match layout {
@@ -236,7 +246,7 @@ fn append_row(out: &mut Vec<u8>, row: &[u8], layout: Layout, is_big_endian: bool
 }
 
 /// As in `16UC1` depth images (REP 118): 0 where nothing was measured, at most 65.535 m.
-pub(super) fn millimetres(metres: f32) -> u16 {
+pub fn millimetres(metres: f32) -> u16 {
     // The cast saturates, and converts NaN to zero.
     (metres * 1000.0).round() as u16
 }

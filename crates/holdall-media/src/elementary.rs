@@ -2,8 +2,10 @@
 
 /// The codec of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Codec {
+pub enum Codec {
+    /// H.264, AVC.
     H264,
+    /// H.265, HEVC.
     H265,
 }
 
@@ -60,7 +62,7 @@ impl Codec {
 
 /// Contents of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unit {
+pub struct Unit {
     /// Number of pictures.
     pub pictures: usize,
     /// Decoding can begin with it, if its parameters are known.

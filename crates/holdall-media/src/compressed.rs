@@ -4,26 +4,26 @@
 //! lossless depth image compression", 2017) after its width and height. The meaning of its numbers depends on the encoding before compression, which
 //! is the first word of the format text: millimetres for `16UC1`, and for `32FC1` the inverse depth: A / (number - B) is metres.
 
-use super::pixels::{Pixels, millimetres};
+use crate::pixels::{Pixels, millimetres};
 use std::io::Cursor;
 
 const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 const JPEG_MAGIC: &[u8] = b"\xff\xd8\xff";
 /// Length of the head of compressed depth.
-const DEPTH_HEAD_BYTES: usize = 12;
+pub const DEPTH_HEAD_BYTES: usize = 12;
 /// Most pixels of an image: larger sizes in damaged headers are not allocated.
 const PIXELS_MAX: usize = 1 << 28;
 /// The same for RVL, in which a few bytes may stand for any number of empty pixels.
 const RVL_PIXELS_MAX: usize = 1 << 26;
 
 /// Whether data begins as a PNG or a JPEG does.
-pub(super) fn is_file(data: &[u8]) -> bool {
+pub fn is_file(data: &[u8]) -> bool {
     data.starts_with(PNG_MAGIC) || data.starts_with(JPEG_MAGIC)
 }
 
 /// Contents of a compressed image.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Compressed<'a> {
+pub enum Compressed<'a> {
     /// A file: its extension (`jpg`, `png`, `webp`) and its bytes.
     File(&'static str, &'a [u8]),
     /// Depth, which is not stored as a file.
@@ -32,7 +32,7 @@ pub(crate) enum Compressed<'a> {
 
 /// A depth image.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Depth {
+pub struct Depth {
     width: u32,
     height: u32,
     values: DepthValues,
@@ -225,7 +225,7 @@ impl Depth {
 }
 
 /// The pixels of a PNG; palettes and fewer than 8 bits are expanded, and grey with alpha is grey.
-pub(crate) fn png_pixels(bytes: &[u8]) -> Result<Pixels, String> {
+pub fn png_pixels(bytes: &[u8]) -> Result<Pixels, String> {
     let failed = |error: png::DecodingError| format!("a PNG cannot be decoded: {error}");
     let mut decoder = png::Decoder::new(Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::EXPAND);
@@ -257,7 +257,6 @@ pub(crate) fn png_pixels(bytes: &[u8]) -> Result<Pixels, String> {
 }
 
 /// A compressed image that was decoded, as a `sensor_msgs/msg/Image` has it.
-#[cfg(feature = "parquet")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedImage {
     /// Pixels in a row.
@@ -274,7 +273,6 @@ pub struct DecodedImage {
 ///
 /// # Errors
 /// One clause for data that cannot be decoded.
-#[cfg(feature = "parquet")]
 pub fn decode_image(data: &[u8], format: &str) -> Result<DecodedImage, String> {
     let (pixels, is_depth) = match Compressed::read(data, format)? {
         Compressed::Depth(Depth {
@@ -317,8 +315,7 @@ pub fn decode_image(data: &[u8], format: &str) -> Result<DecodedImage, String> {
 }
 
 /// The pixels of a file in a compressed image.
-#[cfg(feature = "parquet")]
-pub(crate) fn file_pixels(extension: &str, bytes: &[u8]) -> Result<Pixels, String> {
+pub fn file_pixels(extension: &str, bytes: &[u8]) -> Result<Pixels, String> {
     match extension {
         "png" => png_pixels(bytes),
         "jpg" => jpeg_pixels(bytes),
@@ -326,7 +323,6 @@ pub(crate) fn file_pixels(extension: &str, bytes: &[u8]) -> Result<Pixels, Strin
     }
 }
 
-#[cfg(feature = "parquet")]
 fn jpeg_pixels(bytes: &[u8]) -> Result<Pixels, String> {
     use zune_jpeg::{
         JpegDecoder,
@@ -360,7 +356,7 @@ fn jpeg_pixels(bytes: &[u8]) -> Result<Pixels, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::image::{ImageFormat, encode};
+    use crate::picture_file::{ImageFormat, encode};
 
     /// A head with the parameters that the transport has for `quantization` and `metres_max`.
     fn head(a: f32, b: f32) -> Vec<u8> {
@@ -517,7 +513,6 @@ mod tests {
         assert!(Compressed::read(&nothing, "16UC1; compressedDepth rvl").is_err());
     }
 
-    #[cfg(feature = "parquet")]
     #[test]
     fn files_are_decoded_to_what_they_were_made_of() {
         let pixels = |width: u32, height: u32, channels: usize, is_deep: bool| {
@@ -554,7 +549,6 @@ mod tests {
         assert!(jpeg_pixels(b"\xff\xd8\xff\xe0").is_err() && png_pixels(b"\x89PNG\r\n\x1a\n").is_err());
     }
 
-    #[cfg(feature = "parquet")]
     #[test]
     fn decoded_images_are_those_of_plain_image_messages() {
         let decoded = decode_image(&png(2, &[1, 0x0203]), "mono16; png compressed").unwrap();

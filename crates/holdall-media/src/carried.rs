@@ -1,0 +1,220 @@
+//! The messages that carry images, read and written as CDR.
+
+use crate::cloud::COMPRESSED_CLOUD;
+use holdall_model::{
+    cdr::{CdrError, CdrReader, CdrWriter},
+    interface::{Definition, InterfaceSource, SourceFormat, bundle::Bundle},
+    topic::MessageDefinition,
+};
+
+/// Images as pixels.
+pub const IMAGE: &str = "sensor_msgs/msg/Image";
+/// Images as files.
+pub const COMPRESSED_IMAGE: &str = "sensor_msgs/msg/CompressedImage";
+/// Images as pictures of a video.
+pub const COMPRESSED_VIDEO: &str = "foxglove_msgs/msg/CompressedVideo";
+
+/// Definitions of types that ROS 2's own packages do not have.
+const OTHERS: [(&str, &str); 2] = [
+    (
+        COMPRESSED_VIDEO,
+        "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] data\nstring format\n",
+    ),
+    (
+        COMPRESSED_CLOUD,
+        "std_msgs/Header header\nuint32 height\nuint32 width\nsensor_msgs/PointField[] fields\nbool is_bigendian\nuint32 point_step\n\
+         uint32 row_step\nuint8[] compressed_data\nbool is_dense\nstring format\n",
+    ),
+];
+
+/// The definition of a type that messages get here.
+pub fn definition(type_name: &str) -> MessageDefinition {
+    let source = |name: &str| {
+        let other = OTHERS.iter().find(|(known, _)| *known == name);
+        let other = other.map(|(_, text)| InterfaceSource {
+            format: SourceFormat::Msg,
+            text: (*text).into(),
+        });
+        other.or_else(|| Bundle::embedded().get(name))
+    };
+    Definition::resolve(type_name, source).map_or_else(
+        |_| MessageDefinition::unknown(type_name),
+        |found| found.message_definition(),
+    )
+}
+
+/// When and where an image was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// Seconds, as the message has them.
+    pub sec: u32,
+    /// Nanoseconds.
+    pub nanosec: u32,
+    /// The coordinate frame.
+    pub frame_id: &'a str,
+}
+
+impl<'a> Head<'a> {
+    pub(crate) fn read(reader: &mut CdrReader<'a>) -> Result<Self, CdrError> {
+        Ok(Self {
+            sec: reader.u32()?,
+            nanosec: reader.u32()?,
+            frame_id: reader.text()?,
+        })
+    }
+
+    pub(crate) fn write(&self, writer: &mut CdrWriter) {
+        writer.u32(self.sec);
+        writer.u32(self.nanosec);
+        writer.text(self.frame_id);
+    }
+}
+
+fn data<'a>(reader: &mut CdrReader<'a>) -> Result<&'a [u8], CdrError> {
+    let length = reader.sequence_len(1)?;
+    reader.bytes(length)
+}
+
+fn put_data(writer: &mut CdrWriter, data: &[u8]) {
+    writer.sequence_len(data.len());
+    writer.bytes(data);
+}
+
+/// `sensor_msgs/msg/Image`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Image<'a> {
+    /// When and where.
+    pub head: Head<'a>,
+    /// Rows.
+    pub height: u32,
+    /// Pixels in a row.
+    pub width: u32,
+    /// How pixels are stored.
+    pub encoding: &'a str,
+    /// As the message has it.
+    pub is_bigendian: u8,
+    /// Bytes in a row.
+    pub step: u32,
+    /// All rows.
+    pub data: &'a [u8],
+}
+
+impl<'a> Image<'a> {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// A payload of another type, or one that is cut off.
+    pub fn read(payload: &'a [u8]) -> Result<Self, CdrError> {
+        let mut reader = CdrReader::new(payload)?;
+        Ok(Self {
+            head: Head::read(&mut reader)?,
+            height: reader.u32()?,
+            width: reader.u32()?,
+            encoding: reader.text()?,
+            is_bigendian: reader.u8()?,
+            step: reader.u32()?,
+            data: data(&mut reader)?,
+        })
+    }
+
+    /// The payload.
+    pub fn write(&self) -> Vec<u8> {
+        let mut writer = CdrWriter::new();
+        self.head.write(&mut writer);
+        writer.u32(self.height);
+        writer.u32(self.width);
+        writer.text(self.encoding);
+        writer.u8(self.is_bigendian);
+        writer.u32(self.step);
+        put_data(&mut writer, self.data);
+        writer.finish()
+    }
+}
+
+/// `sensor_msgs/msg/CompressedImage`, or `foxglove_msgs/msg/CompressedVideo`, which have the same fields in another order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coded<'a> {
+    /// When and where.
+    pub head: Head<'a>,
+    /// How `data` is coded.
+    pub format: &'a str,
+    /// A file, or a picture.
+    pub data: &'a [u8],
+}
+
+impl<'a> Coded<'a> {
+    /// Reads a payload of `type_name`.
+    ///
+    /// # Errors
+    /// A payload of another type, or one that is cut off.
+    pub fn read(type_name: &str, payload: &'a [u8]) -> Result<Self, CdrError> {
+        let mut reader = CdrReader::new(payload)?;
+        let head = Head::read(&mut reader)?;
+        if type_name == COMPRESSED_VIDEO {
+            let data = data(&mut reader)?;
+            let format = reader.text()?;
+            return Ok(Self { head, format, data });
+        }
+        let format = reader.text()?;
+        let data = data(&mut reader)?;
+        Ok(Self { head, format, data })
+    }
+
+    /// The payload as `type_name`.
+    pub fn write(&self, type_name: &str) -> Vec<u8> {
+        let mut writer = CdrWriter::new();
+        self.head.write(&mut writer);
+        if type_name == COMPRESSED_VIDEO {
+            put_data(&mut writer, self.data);
+            writer.text(self.format);
+        } else {
+            writer.text(self.format);
+            put_data(&mut writer, self.data);
+        }
+        writer.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_a_definition_and_its_hash() {
+        for type_name in [IMAGE, COMPRESSED_IMAGE, COMPRESSED_VIDEO, COMPRESSED_CLOUD] {
+            let found = definition(type_name);
+            assert!(found.text.contains("frame_id"), "{found:?}");
+            assert!(found.type_description_hash.starts_with("RIHS01_"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let head = Head {
+            sec: 5,
+            nanosec: 7,
+            frame_id: "lens",
+        };
+        let image = Image {
+            head,
+            height: 2,
+            width: 1,
+            encoding: "mono8",
+            is_bigendian: 1,
+            step: 1,
+            data: &[3, 4],
+        };
+        assert_eq!(Image::read(&image.write()), Ok(image));
+        for type_name in [COMPRESSED_IMAGE, COMPRESSED_VIDEO] {
+            let coded = Coded {
+                head,
+                format: "h264",
+                data: &[9; 5],
+            };
+            let payload = coded.write(type_name);
+            assert_eq!(Coded::read(type_name, &payload), Ok(coded));
+            assert!(Coded::read(type_name, &payload[..payload.len() - 6]).is_err());
+        }
+        assert!(Image::read(&image.write()[..20]).is_err());
+    }
+}

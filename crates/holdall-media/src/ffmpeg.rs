@@ -1,0 +1,440 @@
+//! Starts the program `ffmpeg` and keeps its report of errors; ends it when it makes no progress.
+
+use crate::{
+    compressed::DecodedImage,
+    elementary::{Codec, Unit},
+    pixels::Pixels,
+};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    unfinished::StartedProgram,
+};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use std::{
+    io::{self, BufRead, Read, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// The program.
+pub const PROGRAM: &str = "ffmpeg";
+/// Pixels of a picture that is decoded: a stream from outside says how large its pictures are.
+const PIXELS_MAX: &str = "67108864";
+/// Bytes of a picture at most: a damaged stream may state any size.
+const PICTURE_BYTES_MAX: u64 = 1 << 30;
+/// Length of the head of a picture as `ffmpeg` writes it.
+const HEAD_BYTES_MAX: u64 = 64;
+/// Bytes of a report of errors that are shown.
+const REPORT_BYTES_MAX: u64 = 2048;
+
+/// A program that takes and makes nothing for this long is ended.
+const STALL: Duration = Duration::from_secs(20);
+/// Time between two looks whether it has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Address space of a decoder: what it decodes may come from anywhere.
+const DECODER_BYTES_MAX: u64 = 4 << 30;
+/// Parts of the input that are on their way.
+const PARTS_MAX: usize = 2;
+/// Steps of a filter that were not yet looked at.
+const STEPS_MAX: usize = 64;
+/// Bytes of the output that are read at once.
+const READ_BYTES: usize = 1 << 18;
+
+/// The reason of a failure.
+#[derive(Debug)]
+pub enum FfmpegError {
+    /// It is in no folder of PATH.
+    Missing,
+    /// Its report.
+    Failed(String),
+}
+
+impl std::fmt::Display for FfmpegError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing => f.write_str("the program ffmpeg is not installed"),
+            Self::Failed(reason) => write!(f, "ffmpeg: {}", holdall_model::text::one_line(reason)),
+        }
+    }
+}
+
+impl From<io::Error> for FfmpegError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// A decoder of a stream from its input, filtered, into pictures without loss on its output; with more flags for its input and its output.
+pub fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&str]; 2]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["-hide_banner", "-loglevel", "error", "-max_pixels", PIXELS_MAX])
+        .args(of_input)
+        .args(["-f", stream, "-i", "-", "-vf", filter, "-r", "25"])
+        .args(of_output)
+        .args(["-c:v", "ppm", "-pix_fmt", "rgb24", "-f", "image2pipe", "-"]);
+    command
+}
+
+/// A running `ffmpeg`. It is ended by force when this is dropped.
+pub struct Ffmpeg {
+    child: Child,
+    report: Option<JoinHandle<String>>,
+    _started: StartedProgram,
+}
+
+impl Ffmpeg {
+    /// Starts it with a pipe to its input; `command` has its arguments.
+    pub fn start(command: &mut Command, output: Stdio) -> Result<Self, FfmpegError> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let started = StartedProgram::new(child.id());
+        let report = child.stderr.take().and_then(|stderr| {
+            let read = move || {
+                let mut text = Vec::new();
+                let mut stderr = stderr.take(REPORT_BYTES_MAX);
+                // The rest must not fill the pipe.
+                let _ = stderr.read_to_end(&mut text);
+                let _ = io::copy(&mut stderr.into_inner(), &mut io::sink());
+                String::from_utf8_lossy(&text).into_owned()
+            };
+            thread::Builder::new()
+                .name("ffmpeg-report".into())
+                .spawn(read)
+                .ok()
+        });
+        Ok(Self {
+            child,
+            report,
+            _started: started,
+        })
+    }
+
+    /// Its input; dropping that is its end.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Its output, if that is a pipe.
+    pub fn take_output(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// The last line that it has reported, after its end.
+    fn last_report(&mut self) -> Option<String> {
+        let report = self.report.take().and_then(|report| report.join().ok());
+        let report = report.unwrap_or_default();
+        let last = report.lines().rfind(|line| !line.trim().is_empty());
+        last.map(|line| line.trim().to_owned())
+    }
+
+    /// Waits for its end; returns the last line that it has reported.
+    pub fn finish(mut self) -> Result<Option<String>, FfmpegError> {
+        let status = self.child.wait()?;
+        let last = self.last_report();
+        if status.success() {
+            return Ok(last);
+        }
+        Err(FfmpegError::Failed(last.unwrap_or_else(|| status.to_string())))
+    }
+
+    /// Limits what it may take: it decodes what may come from anywhere.
+    fn limit(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let limit = Rlimit {
+            current: Some(DECODER_BYTES_MAX),
+            maximum: Some(DECODER_BYTES_MAX),
+        };
+        // A system that refuses leaves `-max_pixels` and the limits of time and output.
+        let _ = prlimit(pid, Resource::As, limit);
+    }
+
+    /// Waits for its end; false if it still runs after the time of a stall.
+    fn ends(&mut self) -> bool {
+        let until = SystemClock.monotonic() + STALL;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if SystemClock.monotonic() < until => {
+                    SystemClock.sleep_until(SystemClock.monotonic() + LOOK_AGAIN);
+                }
+                Ok(None) => return false,
+                Ok(Some(_)) | Err(_) => return true,
+            }
+        }
+    }
+}
+
+impl Drop for Ffmpeg {
+    fn drop(&mut self) {
+        // After an error elsewhere: without the end of its input it would wait for more.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The next picture in PPM; `None` at the end, also in the middle of one.
+pub fn next_picture(output: &mut impl BufRead) -> io::Result<Option<Pixels>> {
+    let mut head = Vec::new();
+    for _ in 0..3 {
+        output
+            .by_ref()
+            .take(HEAD_BYTES_MAX)
+            .read_until(b'\n', &mut head)?;
+    }
+    if head.is_empty() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&head);
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let sizes = match words[..] {
+        ["P6", width, height, "255"] => width.parse().ok().zip(height.parse().ok()),
+        _ => None,
+    };
+    let unknown = || io::Error::other("it is not a picture");
+    let (width, height): (u32, u32) = sizes.ok_or_else(unknown)?;
+    let length = 3 * u64::from(width) * u64::from(height);
+    if length > PICTURE_BYTES_MAX {
+        return Err(unknown());
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    output.by_ref().take(length).read_to_end(&mut bytes)?;
+    let is_whole = bytes.len() as u64 == length;
+    Ok(is_whole.then_some(Pixels {
+        width,
+        height,
+        channels: 3,
+        is_deep: false,
+        bytes,
+    }))
+}
+
+/// What a filter did.
+enum Step {
+    /// It took a part of its input.
+    Took,
+    /// It made a part of its output.
+    Made,
+    /// Its whole output, after its end.
+    Ended(io::Result<Vec<u8>>),
+}
+
+/// A running `ffmpeg` whose input comes in parts, and whose whole output is wanted; both are bounded, and so is its time without progress.
+pub struct Filter {
+    ffmpeg: Ffmpeg,
+    parts: Option<SyncSender<Vec<u8>>>,
+    steps: Receiver<Step>,
+    in_flight: usize,
+}
+
+impl Filter {
+    /// Starts it; `command` has its arguments.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(command: &mut Command, output_bytes_max: u64) -> Result<Self, FfmpegError> {
+        let mut ffmpeg = Ffmpeg::start(command, Stdio::piped())?;
+        let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
+            return Err(FfmpegError::Failed("it has no pipe".to_owned()));
+        };
+        let (parts, received) = mpsc::sync_channel::<Vec<u8>>(PARTS_MAX);
+        let (made, steps) = mpsc::sync_channel(STEPS_MAX);
+        let took = made.clone();
+        let feed = move || {
+            for part in received {
+                if input.write_all(&part).is_err() || took.send(Step::Took).is_err() {
+                    break;
+                }
+            }
+        };
+        let collect = move || {
+            let whole = read_all(output, output_bytes_max, || made.send(Step::Made).is_ok());
+            let _ = made.send(Step::Ended(whole));
+        };
+        let name = |what: &str| thread::Builder::new().name(format!("ffmpeg-{what}"));
+        name("input").spawn(feed)?;
+        name("output").spawn(collect)?;
+        Ok(Self {
+            ffmpeg,
+            parts: Some(parts),
+            steps,
+            in_flight: 0,
+        })
+    }
+
+    /// As [`Filter::start`], of a decoder.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_decoder(command: &mut Command, output_bytes_max: u64) -> Result<Self, FfmpegError> {
+        let filter = Self::start(command, output_bytes_max)?;
+        filter.ffmpeg.limit();
+        Ok(filter)
+    }
+
+    fn next_step(&mut self) -> Result<Option<io::Result<Vec<u8>>>, FfmpegError> {
+        match self.steps.recv_timeout(STALL) {
+            Ok(Step::Took) => self.in_flight = self.in_flight.saturating_sub(1),
+            Ok(Step::Made) => {}
+            Ok(Step::Ended(output)) => return Ok(Some(output)),
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = STALL.as_secs();
+                return Err(FfmpegError::Failed(format!(
+                    "it did nothing for {seconds} s and was ended"
+                )));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(FfmpegError::Failed("its output ended".to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives it the next part of its input, when it has taken those before.
+    ///
+    /// # Errors
+    /// It ended before, or does nothing; it is of no use then.
+    pub fn feed(&mut self, part: Vec<u8>) -> Result<(), FfmpegError> {
+        while self.in_flight >= PARTS_MAX {
+            if let Some(output) = self.next_step()? {
+                return Err(self.early_end(output));
+            }
+        }
+        self.in_flight += 1;
+        match &self.parts {
+            // Its thread has ended with the program: the end of the output says why.
+            Some(parts) if parts.send(part).is_err() => {
+                self.in_flight = PARTS_MAX;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why it ended before its input did.
+    fn early_end(&mut self, output: io::Result<Vec<u8>>) -> FfmpegError {
+        let early = || "it ended before its input did".to_owned();
+        if let Err(error) = output {
+            return FfmpegError::Failed(error.to_string());
+        }
+        FfmpegError::Failed(if self.ffmpeg.ends() {
+            self.ffmpeg.last_report().unwrap_or_else(early)
+        } else {
+            early()
+        })
+    }
+
+    /// Ends its input and returns its output.
+    ///
+    /// # Errors
+    /// It failed, or did not end.
+    pub fn finish(mut self) -> Result<Vec<u8>, FfmpegError> {
+        self.parts = None;
+        let output = loop {
+            if let Some(output) = self.next_step()? {
+                break output?;
+            }
+        };
+        if !self.ffmpeg.ends() {
+            return Err(FfmpegError::Failed("it did not end".to_owned()));
+        }
+        self.ffmpeg.finish()?;
+        Ok(output)
+    }
+}
+
+/// Reads to the end; `each` is called for each part, and ends the reading with false.
+fn read_all(mut output: ChildStdout, bytes_max: u64, each: impl Fn() -> bool) -> io::Result<Vec<u8>> {
+    let (mut whole, mut part) = (Vec::new(), vec![0; READ_BYTES]);
+    loop {
+        let count = output.read(&mut part)?;
+        if count == 0 {
+            return Ok(whole);
+        }
+        whole.extend_from_slice(&part[..count]);
+        if whole.len() as u64 > bytes_max {
+            return Err(io::Error::other(format!(
+                "its output is larger than {bytes_max} bytes"
+            )));
+        }
+        if !each() {
+            return Ok(whole);
+        }
+    }
+}
+
+/// The program with its version, as it says it: `ffmpeg version 7.1`.
+///
+/// # Errors
+/// It cannot be started, or says nothing.
+pub fn version() -> Result<String, FfmpegError> {
+    const WORDS: usize = 3;
+    let said = Filter::start(Command::new(PROGRAM).arg("-version"), REPORT_BYTES_MAX * 16)?.finish()?;
+    let said = String::from_utf8_lossy(&said);
+    let words: Vec<&str> = said.split_whitespace().take(WORDS).collect();
+    match words[..] {
+        ["ffmpeg", "version", _] => Ok(words.join(" ")),
+        _ => Err(FfmpegError::Failed("it does not say its version".to_owned())),
+    }
+}
+
+/// Decodes a stream that begins with a key frame, in a process of its own, with limits of its own, into exactly this many pictures.
+///
+/// # Errors
+/// One clause: `ffmpeg` is not installed, what it reports, or another number of pictures.
+pub fn decode(codec: Codec, stream: Vec<u8>, wanted: usize, bytes_max: usize) -> Result<Vec<Pixels>, String> {
+    let said = |error: FfmpegError| error.to_string();
+    let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&["-threads", "2"], &[]]);
+    let mut filter = Filter::start_decoder(&mut command, bytes_max as u64).map_err(said)?;
+    filter.feed(stream).map_err(said)?;
+    let output = filter.finish().map_err(said)?;
+    let (mut output, mut pictures) = (io::Cursor::new(output), Vec::new());
+    while let Some(picture) = next_picture(&mut output).map_err(|error| error.to_string())? {
+        pictures.push(picture);
+    }
+    match pictures.len() {
+        found if found == wanted => Ok(pictures),
+        found => Err(format!("ffmpeg decoded {found} pictures of {wanted}")),
+    }
+}
+
+/// Bytes that the pictures of a group may have.
+const GROUP_BYTES_MAX: usize = 1 << 31;
+
+fn codec(format: &str) -> Result<Codec, String> {
+    Codec::named(format)
+        .ok_or_else(|| format!("video of format {format:?} is not decoded; H.264 and H.265 are"))
+}
+
+/// Whether decoding can begin with a picture of a video.
+///
+/// # Errors
+/// One clause for a format that is not decoded, and for what is not a picture.
+pub fn begins_video(data: &[u8], format: &str) -> Result<bool, String> {
+    let unit = Unit::read(codec(format)?, data)?;
+    Ok(unit.is_key && unit.parameters.is_some())
+}
+
+/// Decodes pictures of a video, the first of which is a key frame: as many images as there are pictures.
+///
+/// # Errors
+/// One clause: no `ffmpeg`, a format that is not decoded, a damaged stream.
+pub fn decode_video(units: &[Vec<u8>], format: &str) -> Result<Vec<DecodedImage>, String> {
+    let pictures = decode(codec(format)?, units.concat(), units.len(), GROUP_BYTES_MAX)?;
+    let images = pictures.into_iter().map(|picture| DecodedImage {
+        width: picture.width,
+        height: picture.height,
+        encoding: "rgb8",
+        data: picture.bytes,
+    });
+    Ok(images.collect())
+}

@@ -1,0 +1,12 @@
+//! Images, video and point clouds in messages: their pixels, and smaller forms of them. Its users see it through `holdall`.
+#![forbid(unsafe_code)]
+
+pub mod carried;
+pub mod cloud;
+pub mod compressed;
+pub mod elementary;
+pub mod ffmpeg;
+pub mod likeness;
+pub mod picture_file;
+pub mod pixels;
+pub mod recode;

@@ -1,0 +1,332 @@
+//! Gives images and point clouds a smaller form while a bag is copied, and their first one again: each topic in a thread of its own, which reads ahead.
+
+mod cloud;
+mod depth;
+mod image;
+mod rule;
+mod verify;
+mod video;
+
+pub use rule::{CloudOptions, How, Rule};
+pub use verify::{VerifyError, verify};
+pub use video::VideoOptions;
+
+use crate::{
+    carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, IMAGE, definition},
+    cloud::{CLOUD, COMPRESSED_CLOUD},
+};
+use bytes::Bytes;
+use holdall_bag::{
+    decode::{ChoiceError, listed},
+    reader::{BagMessage, BagSet, MessageFilter},
+};
+use holdall_model::{
+    recoding::Recoding,
+    time::Timestamp,
+    topic::{MessageDefinition, TopicInfo},
+};
+use holdall_tools::tools::{Recode, ToolError};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread::{self, JoinHandle},
+};
+
+/// Messages of a topic that are ready and not yet written. A segment that is done waits here while the next one is made.
+const READY_MAX: usize = 32;
+
+/// The codec of messages that have their first form again.
+const RESTORED: &str = "none";
+
+/// A message in its new form, or why it keeps the one that it has.
+type Made = Result<Bytes, String>;
+
+/// What a message is recognized by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    log_time: Timestamp,
+    publish_time: Timestamp,
+    sequence: u32,
+    bytes: usize,
+}
+
+impl Key {
+    fn of(message: &BagMessage) -> Self {
+        Self {
+            log_time: message.log_time,
+            publish_time: message.publish_time,
+            sequence: message.sequence,
+            bytes: message.payload.len(),
+        }
+    }
+}
+
+/// Where a coder puts what it made, in the order of the messages.
+struct Sent<'a> {
+    to: &'a SyncSender<(Key, Made)>,
+    is_over: bool,
+}
+
+impl Sent<'_> {
+    fn send(&mut self, key: Key, made: Made) {
+        // A receiver that has ended needs nothing more.
+        self.is_over |= self.to.send((key, made)).is_err();
+    }
+}
+
+/// Gives the messages of one topic another form, some of them later than they come.
+trait Coder: Send {
+    fn take(&mut self, message: &BagMessage, sent: &mut Sent<'_>);
+    fn end(&mut self, sent: &mut Sent<'_>);
+    /// Adds what it knows of what it did.
+    fn describe(&self, about: &mut Recoding);
+}
+
+/// A topic whose messages get another form.
+struct Stream {
+    from: String,
+    into: &'static str,
+    made: Option<Receiver<(Key, Made)>>,
+    head: Option<(Key, Made)>,
+    coder: Option<JoinHandle<Box<dyn Coder>>>,
+    account: Recoding,
+}
+
+impl Stream {
+    fn start(
+        inputs: &BagSet,
+        topic: &TopicInfo,
+        into: &'static str,
+        make: impl FnOnce() -> Box<dyn Coder> + Send + 'static,
+    ) -> Result<Self, ToolError> {
+        let filter = of_topic(&topic.name);
+        let (to, made) = mpsc::sync_channel(READY_MAX);
+        let (inputs, type_name) = (inputs.clone(), topic.type_name.clone());
+        let run = move || {
+            let mut coder = make();
+            let mut sent = Sent {
+                to: &to,
+                is_over: false,
+            };
+            // What cannot be read is reported by the one who copies.
+            let messages = inputs.messages(&filter).filter_map(Result::ok);
+            for message in messages.filter(|message| message.topic.type_name == type_name) {
+                coder.take(&message, &mut sent);
+                if sent.is_over {
+                    return coder;
+                }
+            }
+            coder.end(&mut sent);
+            coder
+        };
+        let coder = thread::Builder::new()
+            .name("recode".into())
+            .spawn(run)
+            .map_err(|error| ToolError::Unsupported {
+                path: topic.name.as_str().into(),
+                reason: format!("no thread can be started: {error}"),
+            })?;
+        Ok(Self {
+            from: topic.type_name.clone(),
+            into,
+            made: Some(made),
+            head: None,
+            coder: Some(coder),
+            account: Recoding {
+                topic: topic.name.clone(),
+                from: topic.type_name.clone(),
+                into: into.to_owned(),
+                ..Recoding::default()
+            },
+        })
+    }
+
+    /// What was made of a message.
+    fn of(&mut self, key: Key) -> Made {
+        loop {
+            let next = self.head.take().or_else(|| self.made.as_ref()?.recv().ok());
+            match next {
+                Some((found, made)) if found == key => return made,
+                // One that the copy does not have: it could not be read there.
+                Some((found, _)) if found.log_time < key.log_time => {}
+                Some(later) => {
+                    self.head = Some(later);
+                    return Err("it could be read only once".to_owned());
+                }
+                None => return Err("the thread that gives it another form has ended".to_owned()),
+            }
+        }
+    }
+
+    fn recode(&mut self, message: &BagMessage) -> Option<Bytes> {
+        match self.of(Key::of(message)) {
+            Ok(payload) => {
+                self.account.messages += 1;
+                self.account.bytes_before += message.payload.len() as u64;
+                self.account.bytes_after += payload.len() as u64;
+                Some(payload)
+            }
+            Err(reason) => {
+                self.account.keep(&reason);
+                None
+            }
+        }
+    }
+
+    fn finish(mut self) -> Recoding {
+        self.made = None;
+        if let Some(coder) = self.coder.take().and_then(|coder| coder.join().ok()) {
+            coder.describe(&mut self.account);
+        }
+        self.account
+    }
+}
+
+/// Which topics get another form.
+enum Plan {
+    Encode(Vec<Rule>),
+    Decode,
+}
+
+/// Gives images and point clouds a smaller form, or their first one again.
+pub struct Recoder {
+    plan: Plan,
+    streams: BTreeMap<String, Stream>,
+}
+
+impl Recoder {
+    /// Encodes the topics of these rules; the first rule that names a topic counts.
+    pub const fn encoding(rules: Vec<Rule>) -> Self {
+        Self {
+            plan: Plan::Encode(rules),
+            streams: BTreeMap::new(),
+        }
+    }
+
+    /// Restores what the bags say was encoded. `None` if that is nothing.
+    pub fn decoding<'a>(custom_data: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> Option<Self> {
+        let mut all = custom_data.into_iter().flat_map(encoded);
+        all.next().map(|_| Self {
+            plan: Plan::Decode,
+            streams: BTreeMap::new(),
+        })
+    }
+}
+
+/// The topics that are encoded, with what was done last.
+fn encoded(custom_data: &BTreeMap<String, String>) -> impl Iterator<Item = Recoding> + use<> {
+    let mut last = BTreeMap::new();
+    for recoding in Recoding::list_in(custom_data) {
+        last.insert(recoding.topic.clone(), recoding);
+    }
+    last.into_values().filter(|recoding| recoding.codec != RESTORED)
+}
+
+/// Whether the first image of a topic has 16 bits a pixel.
+fn is_deep(inputs: &BagSet, topic: &TopicInfo) -> bool {
+    let first = inputs.messages(&of_topic(&topic.name)).find_map(Result::ok);
+    let frame = first.and_then(|message| image::Frame::read(&message).ok());
+    topic.type_name == IMAGE && frame.is_some_and(|frame| frame.pixels.is_deep)
+}
+
+fn of_topic(name: &str) -> MessageFilter {
+    MessageFilter {
+        topics: Some(Arc::new([name.to_owned()].into())),
+        verified: true,
+        ..MessageFilter::default()
+    }
+}
+
+impl Recoder {
+    fn begin_encoding(
+        &mut self,
+        inputs: &BagSet,
+        topics: &[TopicInfo],
+        rules: &[Rule],
+    ) -> Result<(), ToolError> {
+        for rule in rules {
+            if !topics.iter().any(|topic| rule.takes(topic)) {
+                let suiting = topics.iter().filter(|topic| rule.suits(topic));
+                let known = listed(suiting.map(|topic| topic.name.as_str()));
+                let (what, asked) = (rule.what(), rule.topics());
+                let reason = format!("no topic of {what} is named {asked:?}; there are {known}");
+                return Err(ChoiceError::Nothing { reason }.into());
+            }
+        }
+        for topic in topics {
+            let Some(rule) = rules.iter().find(|rule| rule.takes(topic)) else {
+                continue;
+            };
+            let stream = match rule.how().clone() {
+                How::Cloud(options) => Stream::start(inputs, topic, COMPRESSED_CLOUD, move || {
+                    Box::new(cloud::Encoder::new(options))
+                }),
+                How::Video(options) if options.quality.is_none() && is_deep(inputs, topic) => {
+                    Stream::start(inputs, topic, COMPRESSED_IMAGE, || {
+                        Box::new(depth::Encoder::default())
+                    })
+                }
+                How::Video(options) => Stream::start(inputs, topic, COMPRESSED_VIDEO, move || {
+                    Box::new(video::Encoder::new(options))
+                }),
+            };
+            self.streams.insert(topic.name.clone(), stream?);
+        }
+        Ok(())
+    }
+
+    fn begin_decoding(&mut self, inputs: &BagSet, topics: &[TopicInfo]) -> Result<(), ToolError> {
+        for recoding in inputs
+            .bags()
+            .iter()
+            .flat_map(|bag| encoded(&bag.metadata().custom_data))
+        {
+            let is_it = |topic: &&TopicInfo| topic.name == recoding.topic && topic.type_name == recoding.into;
+            let Some(topic) = topics.iter().find(is_it) else {
+                continue;
+            };
+            let stream = match (topic.type_name.as_str(), recoding.image) {
+                (COMPRESSED_CLOUD, _) => Stream::start(inputs, topic, CLOUD, || Box::new(cloud::Decoder)),
+                (COMPRESSED_VIDEO, Some(form)) => {
+                    Stream::start(inputs, topic, IMAGE, move || Box::new(video::Decoder::new(form)))
+                }
+                (COMPRESSED_IMAGE, Some(form)) => {
+                    Stream::start(inputs, topic, IMAGE, move || Box::new(depth::Decoder::new(form)))
+                }
+                _ => continue,
+            };
+            let mut stream = stream?;
+            RESTORED.clone_into(&mut stream.account.codec);
+            stream.account.exactness = recoding.exactness;
+            self.streams.insert(topic.name.clone(), stream);
+        }
+        Ok(())
+    }
+}
+
+impl Recode for Recoder {
+    fn begin(&mut self, inputs: &BagSet) -> Result<(), ToolError> {
+        let topics = inputs.topics();
+        match std::mem::replace(&mut self.plan, Plan::Decode) {
+            Plan::Encode(rules) => self.begin_encoding(inputs, &topics, &rules),
+            Plan::Decode => self.begin_decoding(inputs, &topics),
+        }
+    }
+
+    fn form(&self, topic: &TopicInfo) -> Option<MessageDefinition> {
+        let stream = self.streams.get(&topic.name)?;
+        (stream.from == topic.type_name).then(|| definition(stream.into))
+    }
+
+    fn recode(&mut self, message: &BagMessage) -> Option<Bytes> {
+        self.streams.get_mut(&message.topic.name)?.recode(message)
+    }
+
+    fn finish(&mut self) -> Vec<Recoding> {
+        let streams = std::mem::take(&mut self.streams).into_values();
+        streams.map(Stream::finish).collect()
+    }
+}

@@ -1,0 +1,203 @@
+//! Compares a bag with one whose images or clouds have another form: all messages, in pairs, each decoded.
+
+use super::{Recoder, encoded, image::Frame};
+use crate::{
+    cloud::{CLOUD, Cloud, cloudini::error_of},
+    likeness::psnr,
+    pixels::Pixels,
+};
+use bytes::Bytes;
+use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError};
+use holdall_model::{
+    recoding::{Exactness, Recoding},
+    text::Outside,
+};
+use holdall_tools::tools::{Recode, ToolError};
+use std::{collections::BTreeMap, iter::Peekable};
+
+/// An image that is less like the first one than this is another one.
+const PSNR_MIN: f64 = 15.0;
+/// Messages of one time: more are not ordered by topic.
+const AT_ONCE_MAX: usize = 1 << 16;
+
+/// Why a bag is not what another one became.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// One of them cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The messages of the new one cannot be decoded.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// A message differs.
+    #[error("{}, message of {log_time} ns: {reason}", Outside(topic))]
+    Differs {
+        /// Its topic.
+        topic: String,
+        /// Its reception time.
+        log_time: i64,
+        /// One clause.
+        reason: String,
+    },
+}
+
+/// Messages of a bag by time, those of one time by topic.
+struct ByTime(Peekable<Messages>);
+
+impl ByTime {
+    fn next(&mut self) -> Result<Vec<BagMessage>, ReadError> {
+        let mut all: Vec<BagMessage> = Vec::new();
+        while let Some(next) = self.0.peek() {
+            let is_later = next
+                .as_ref()
+                .is_ok_and(|next| all.first().is_some_and(|first| first.log_time != next.log_time));
+            if is_later || all.len() >= AT_ONCE_MAX {
+                break;
+            }
+            match self.0.next() {
+                Some(message) => all.push(message?),
+                None => break,
+            }
+        }
+        all.sort_by(|one, other| one.topic.name.cmp(&other.topic.name));
+        Ok(all)
+    }
+}
+
+/// Compares all messages of `before` with those of `after`, which are decoded: equal where nothing was lost, within their bound or like each other where
+/// something was. `progress` gets the number of messages. Returns that number.
+///
+/// # Errors
+/// The first message that differs; a bag that cannot be read.
+pub fn verify(before: &BagSet, after: &BagSet, progress: &mut dyn FnMut(u64)) -> Result<u64, VerifyError> {
+    let filter = MessageFilter {
+        verified: true,
+        ..MessageFilter::default()
+    };
+    let custom_data = after.bags().iter().map(|bag| &bag.metadata().custom_data);
+    let forms: BTreeMap<String, Recoding> = custom_data
+        .clone()
+        .flat_map(encoded)
+        .map(|recoding| (recoding.topic.clone(), recoding))
+        .collect();
+    let mut decoder = Recoder::decoding(custom_data);
+    if let Some(decoder) = &mut decoder {
+        decoder.begin(after)?;
+    }
+    let mut count = 0;
+    let [mut ones, mut others] = [before, after].map(|bags| ByTime(bags.messages(&filter).peekable()));
+    loop {
+        let (one, other) = (ones.next()?, others.next()?);
+        if one.is_empty() && other.is_empty() {
+            return Ok(count);
+        }
+        for number in 0..one.len().max(other.len()) {
+            let differs = |message: &BagMessage, reason: String| VerifyError::Differs {
+                topic: message.topic.name.clone(),
+                log_time: message.log_time.as_nanos(),
+                reason,
+            };
+            let (a, b) = match (one.get(number), other.get(number)) {
+                (Some(a), Some(b)) => (a, b),
+                (Some(a), None) => return Err(differs(a, "it is not in the new bag".to_owned())),
+                (None, Some(b)) => return Err(differs(b, "it is in the new bag only".to_owned())),
+                (None, None) => continue,
+            };
+            compare(a, b, decoder.as_mut(), &forms).map_err(|reason| differs(a, reason))?;
+            count += 1;
+            progress(count);
+        }
+    }
+}
+
+fn compare(
+    before: &BagMessage,
+    after: &BagMessage,
+    decoder: Option<&mut Recoder>,
+    forms: &BTreeMap<String, Recoding>,
+) -> Result<(), String> {
+    let key = |it: &BagMessage| {
+        (
+            it.log_time,
+            it.publish_time,
+            it.sequence,
+            it.topic.publisher.clone(),
+        )
+    };
+    if before.topic.name != after.topic.name || key(before) != key(after) {
+        return Err("the new bag has another message in its place".to_owned());
+    }
+    if before.payload == after.payload && before.topic.type_name == after.topic.type_name {
+        return Ok(());
+    }
+    let decoder = decoder.filter(|decoder| decoder.form(&after.topic).is_some());
+    let decoded: Option<Bytes> = decoder.and_then(|decoder| decoder.recode(after));
+    let Some((decoded, form)) = decoded.zip(forms.get(&after.topic.name)) else {
+        return Err("it differs, and cannot be decoded".to_owned());
+    };
+    if before.payload == decoded {
+        return Ok(());
+    }
+    if before.topic.type_name == CLOUD {
+        return compare_clouds(&before.payload, &decoded, form.error_bound.unwrap_or(0.0));
+    }
+    if form.exactness == Exactness::Lossless {
+        return Err("decoded again it differs".to_owned());
+    }
+    let again = BagMessage {
+        payload: decoded,
+        topic: std::sync::Arc::new(holdall_model::topic::TopicInfo {
+            type_name: crate::carried::IMAGE.to_owned(),
+            ..before.topic.as_whole()
+        }),
+        ..after.clone()
+    };
+    let (one, other) = (Frame::read(before)?, Frame::read(&again)?);
+    let (one, other) = (colours(one.pixels), colours(other.pixels));
+    if (one.width, one.height) != (other.width, other.height) || psnr(&one, &other) < PSNR_MIN {
+        return Err("decoded again it is another image".to_owned());
+    }
+    Ok(())
+}
+
+/// Three channels of any image of 8 bits.
+fn colours(pixels: Pixels) -> Pixels {
+    let bytes = match pixels.channels {
+        1 => pixels.bytes.iter().flat_map(|byte| [*byte; 3]).collect(),
+        4 => pixels
+            .bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .flat_map(|[a, b, c, _]| [*a, *b, *c])
+            .collect(),
+        _ => return pixels,
+    };
+    Pixels {
+        channels: 3,
+        bytes,
+        ..pixels
+    }
+}
+
+fn compare_clouds(before: &[u8], after: &[u8], bound: f64) -> Result<(), String> {
+    let read = |payload| Cloud::read(payload, false).map_err(|error| error.to_string());
+    let (before, after) = (read(before)?, read(after)?);
+    let same_head = Cloud {
+        data: after.data,
+        ..before.clone()
+    };
+    if same_head != after {
+        return Err("decoded again its head differs".to_owned());
+    }
+    if before.bare()? == after.data {
+        return Ok(());
+    }
+    match error_of(&before, after.data)? {
+        error if error <= bound => Ok(()),
+        error => Err(format!(
+            "decoded again a coordinate differs by {error}, more than {bound}"
+        )),
+    }
+}

@@ -1,0 +1,375 @@
+"""Images as video inside bags, and back: judged by real ffmpeg, by `mcap` with its ROS 2 decoder, and by the pixels themselves."""
+
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from mcap.writer import Writer
+from mcap_ros2.decoder import DecoderFactory
+from PIL import Image
+from test_video import HEADER, STAMP, cdr
+
+FFMPEG = imageio_ffmpeg.get_ffmpeg_exe()
+START, STEP = 1_700_000_000_000_000_000, 50_000_000
+SCHEMAS = {
+    "sensor_msgs/msg/Image": "std_msgs/Header header\nuint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\nuint32 step\nuint8[] data"
+    + HEADER
+    + STAMP,
+    "sensor_msgs/msg/CompressedImage": "std_msgs/Header header\nstring format\nuint8[] data" + HEADER + STAMP,
+    "sensor_msgs/msg/PointCloud2": "std_msgs/Header header\nuint32 height\nuint32 width\nsensor_msgs/PointField[] fields\nbool is_bigendian\n"
+    "uint32 point_step\nuint32 row_step\nuint8[] data\nbool is_dense\n" + "=" * 80 + "\nMSG: sensor_msgs/PointField\nstring name\nuint32 offset\nuint8 datatype\n"
+    "uint32 count" + HEADER + STAMP,
+}
+POINT = np.dtype({"names": ["x", "y", "z", "intensity", "ring", "time"], "formats": ["<f4"] * 4 + ["<u2", "<f8"], "offsets": [0, 4, 8, 16, 20, 24], "itemsize": 32})
+
+
+def head(number):
+    return [("i", 100 + number), ("I", 7 * number), ("s", f"lens_{number % 3}")]
+
+
+def plain(number, encoding, pixels, step=None, height=None, is_bigendian=0):
+    """A message with these pixels; `step` and `height` may lie."""
+    data = pixels.tobytes()
+    rows, width = pixels.shape[:2]
+    step = step or len(data) // rows
+    return cdr(*head(number), ("I", height or rows), ("I", width), ("s", encoding), ("B", is_bigendian), ("I", step), ("b", data))
+
+
+def scene(number, width=320, height=240):
+    """A textured ground that moves past, with a disc that moves across it: what a camera of a robot sees, not noise."""
+    random = np.random.default_rng(5)
+    coarse = random.integers(40, 200, (24, 48, 3)).astype(np.uint8)
+    ground = np.asarray(Image.fromarray(coarse).resize((width * 2, height), Image.Resampling.BICUBIC)).astype(np.int16)
+    fine = random.integers(-4, 5, ground.shape)
+    picture = np.roll((ground + fine).clip(0, 255).astype(np.uint8), -2 * number, axis=1)[:, :width].copy()
+    rows, columns = np.ogrid[:height, :width]
+    disc = (rows - height // 2) ** 2 + (columns - (40 + 3 * number) % width) ** 2 < 30**2
+    picture[disc] = (230, 60, 40)
+    return picture
+
+
+def depth(number, width=160, height=120):
+    """A wall, a floor and a box in millimetres, with holes where nothing was measured."""
+    rows, columns = np.mgrid[:height, :width]
+    wall = 4000 + 2 * columns + 5 * number
+    floor = 90_000 // (rows + 1)
+    picture = np.minimum(wall, floor)
+    picture[40:80, 30 + number : 60 + number] = 1500 + rows[40:80, :30]
+    random = np.random.default_rng(number)
+    picture = picture + random.integers(-3, 4, picture.shape)
+    picture[random.random(picture.shape) < 0.05] = 0
+    return picture.clip(0, 65535).astype("<u2")
+
+
+def write(path, topics):
+    """``topics``: by name, the type and payloads with their numbers."""
+    with open(path, "wb") as stream:
+        writer = Writer(stream)
+        writer.start("ros2", "test")
+        for topic, (kind, messages) in topics.items():
+            schema = writer.register_schema(kind, "ros2msg", SCHEMAS[kind].encode())
+            channel = writer.register_channel(topic, "cdr", schema)
+            for number, payload in messages:
+                time = START + number * STEP
+                writer.add_message(channel, time, payload, time - 1000)
+        writer.finish()
+    return path
+
+
+def read(bag):
+    """By topic: type, log time, publish time, payload and decoded message, by a foreign reader."""
+    found = {}
+    (path,) = bag.glob("*.mcap") if bag.is_dir() else [bag]
+    with open(path, "rb") as stream:
+        reader = make_reader(stream, decoder_factories=[DecoderFactory()])
+        for schema, channel, message, decoded in reader.iter_decoded_messages():
+            found.setdefault(channel.topic, []).append((schema.name, message.log_time, message.publish_time, message.data, decoded))
+    return found
+
+
+def decoded(stream, codec, width, height):
+    """All pictures, by ffmpeg, and their kinds."""
+    command = [FFMPEG, "-loglevel", "info", "-f", codec, "-i", "-", "-vf", "showinfo", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    done = subprocess.run(command, input=stream, capture_output=True, check=True)
+    kinds = re.findall(r"iskey:(\d) type:(\w)", done.stderr.decode())
+    return np.frombuffer(done.stdout, np.uint8).reshape(-1, height, width, 3), kinds
+
+
+def psnr(one, other):
+    error = np.mean((one.astype(float) - other.astype(float)) ** 2)
+    return 10 * np.log10(255**2 / error) if error else 100
+
+
+@pytest.fixture
+def ffmpeg(tmp_path, world):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "ffmpeg").symlink_to(FFMPEG)
+    world.env["PATH"] = f"{programs}:{os.environ['PATH']}"
+    return programs
+
+
+def recoded(world, bag):
+    shown = world.run("audit", bag, "--json").stdout
+    return {one["topic"]: one for one in json.loads(shown)["recoded"]}
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_images_become_video_that_others_decode(tmp_path, world, ffmpeg, codec):
+    count, pictures = 90, [scene(number) for number in range(90)]
+    jpeg = io.BytesIO()
+    Image.fromarray(pictures[0]).save(jpeg, "JPEG", quality=95)
+    bag = write(
+        tmp_path / "camera.mcap",
+        {
+            "/camera/image": ("sensor_msgs/msg/Image", [(n, plain(n, "bgr8", picture[:, :, ::-1])) for n, picture in enumerate(pictures)]),
+            "/camera/jpeg": (
+                "sensor_msgs/msg/CompressedImage",
+                [(n, cdr(*head(n), ("s", "rgb8; jpeg compressed bgr8"), ("b", jpeg.getvalue()))) for n in range(count)],
+            ),
+            "/other": ("sensor_msgs/msg/Image", [(n, plain(n, "mono8", np.full((4, 4), n, np.uint8))) for n in range(5)]),
+        },
+    )
+    done = world.run("compress", bag, "-o", world.folder / "small", "--video", f"/camera/.*={codec},quality=23")
+    assert done.returncode == 0, done.stderr
+    before, after = read(bag), read(world.folder / "small")
+    assert after["/other"] == before["/other"] or [one[3] for one in after["/other"]] == [one[3] for one in before["/other"]]
+    for topic in ("/camera/image", "/camera/jpeg"):
+        assert [one[1:3] for one in after[topic]] == [one[1:3] for one in before[topic]], "stamps"
+        for number, (kind, _, _, _, message) in enumerate(after[topic]):
+            assert kind == "foxglove_msgs/msg/CompressedVideo" and message.format == codec
+            assert (message.timestamp.sec, message.timestamp.nanosec, message.frame_id) == (100 + number, 7 * number, f"lens_{number % 3}")
+            assert message.data[:4] == b"\0\0\0\1"
+    stream = b"".join(one[4].data for one in after["/camera/image"])
+    seen, kinds = decoded(stream, {"h265": "hevc"}.get(codec, codec), 320, 240)
+    assert len(seen) == count and not [kind for _, kind in kinds if kind == "B"]
+    keys = [number for number, (key, _) in enumerate(kinds) if key == "1"]
+    # 20 pictures a second, and 30 where the rate is not known yet.
+    assert keys[0] == 0 and all(b - a <= 30 for a, b in zip(keys, [*keys[1:], count], strict=True)), keys
+    assert min(psnr(a, b) for a, b in zip(seen, pictures, strict=True)) > 30
+    # Any key frame begins a decoder.
+    tail, _ = decoded(b"".join(one[4].data for one in after["/camera/image"][keys[-1] :]), {"h265": "hevc"}.get(codec, codec), 320, 240)
+    assert len(tail) == count - keys[-1] and psnr(tail[-1], pictures[-1]) > 30
+    about = recoded(world, world.folder / "small")["/camera/image"]
+    assert (about["codec"], about["exactness"], about["messages"], about["kept"]) == (codec, "lossy", count, 0)
+    assert about["encoder"].startswith("ffmpeg version") and "crf 23" in about["settings"]
+    assert about["bytes_before"] == sum(len(one[3]) for one in before["/camera/image"])
+    assert about["bytes_after"] == sum(len(one[3]) for one in after["/camera/image"]) < about["bytes_before"] / 10
+    assert about["likeness"]["psnr_min"] > 30 and about["likeness"]["ssim_min"] > 0.9, about["likeness"]
+    shown = world.run("info", world.folder / "small").stdout
+    assert re.search(rf"Other form: +/camera/image: 90 messages of sensor_msgs/msg/Image became .*\({codec}, lossy, crf 23", shown), shown
+    # Pictures of the video are images for the export.
+    export = world.run("export", world.folder / "small", "-f", "png", "-o", world.folder / "png", "-t", "/camera/image")
+    assert export.returncode == 0, export.stderr
+    image = np.asarray(Image.open(world.folder / f"png/camera.image/{START + 50 * STEP}.png"))
+    assert psnr(image, pictures[50]) > 30
+    restored = world.run("decompress", world.folder / "small", "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    large = read(world.folder / "large")
+    for number, (kind, *_, message) in enumerate(large["/camera/image"]):
+        assert kind == "sensor_msgs/msg/Image" and message.encoding == "bgr8" and message.step == 960
+        pixels = np.frombuffer(message.data, np.uint8).reshape(240, 320, 3)[:, :, ::-1]
+        assert psnr(pixels, pictures[number]) > 30
+    assert [one[1:3] for one in large["/camera/image"]] == [one[1:3] for one in before["/camera/image"]]
+
+
+def test_lossless_forms_come_back_byte_for_byte(tmp_path, world, ffmpeg):
+    bayer = np.random.default_rng(1).integers(0, 255, (48, 64), np.uint8)
+    topics = {
+        "/rgb": [plain(n, "rgb8", scene(n)) for n in range(40)],
+        "/bgr": [plain(n, "bgr8", scene(n, 65, 49)) for n in range(40)],
+        "/mono": [plain(n, "mono8", scene(n)[:, :, 0]) for n in range(40)],
+        "/bayer": [plain(n, "bayer_rggb8", np.roll(bayer, n)) for n in range(40)],
+        "/depth": [plain(n, "16UC1", depth(n)) for n in range(40)],
+        "/mono16": [plain(n, "mono16", depth(n).byteswap(), is_bigendian=1) for n in range(40)],
+    }
+    bag = write(tmp_path / "camera.mcap", {topic: ("sensor_msgs/msg/Image", list(enumerate(messages))) for topic, messages in topics.items()})
+    done = world.run("compress", bag, "-o", world.folder / "small", "--video", ".*=lossless")
+    assert done.returncode == 0, done.stderr
+    for topic, about in recoded(world, world.folder / "small").items():
+        assert (about["exactness"], about["messages"], about["kept"]) == ("lossless", 40, 0), about
+        assert topic == "/bayer" or about["bytes_after"] < about["bytes_before"] / 1.5, about
+    # The depth is what ROS 2's own transport plugin reads, and so do others.
+    small = read(world.folder / "small")
+    assert small["/depth"][0][0] == "sensor_msgs/msg/CompressedImage" and small["/depth"][0][4].format == "16UC1; compressedDepth rvl"
+    restored = world.run("decompress", world.folder / "small", "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    large, before = read(world.folder / "large"), read(bag)
+    for topic in topics:
+        assert [one[:4] for one in large[topic]] == [one[:4] for one in before[topic]], topic
+    again = world.run("diff", bag, world.folder / "large")
+    assert again.returncode == 0, again.stdout
+    # What was done is kept, also by tools that copy.
+    world.run("filter", world.folder / "large", "-o", world.folder / "part", "--topics", "/depth")
+    shown = world.run("info", world.folder / "part").stdout
+    assert "became sensor_msgs/msg/CompressedImage (rvl, lossless" in shown and "restored as sensor_msgs/msg/Image" in shown, shown
+    assert "/rgb" not in shown
+
+
+def test_what_cannot_be_encoded_stays_and_is_counted(tmp_path, world, ffmpeg):
+    good = scene(0)
+    topics = {
+        "/odd": ([plain(n, "rgb8", scene(n, 65, 49)) for n in range(3)], 3, "its size of 65 x 49 is odd"),
+        "/deep": ([plain(n, "16UC1", depth(n)) for n in range(3)], 3, "video has 8 bits"),
+        "/signed": ([plain(n, "16SC1", depth(n)) for n in range(3)], 3, "signed pixels"),
+        "/lying": ([plain(0, "rgb8", good)] + [plain(n, "rgb8", good, step=9999) for n in range(1, 4)], 3, "does not fit"),
+        "/cut": ([plain(0, "rgb8", good)] + [plain(n, "rgb8", good)[:500] for n in range(1, 4)], 3, "more than the data can hold"),
+        "/empty": ([cdr(*head(n), ("I", 0), ("I", 0), ("s", ""), ("B", 0), ("I", 0), ("b", b"")) for n in range(2)], 2, "encoding"),
+        "/resized": ([plain(n, "rgb8", scene(n, *((64, 48) if n == 2 else (320, 240)))) for n in range(6)], 1, "it is 64 x 48 rgb8"),
+        "/bayer": ([plain(n, "bayer_rggb8", good[:, :, 0]) for n in range(2)], 2, "mosaic"),
+    }
+    bag = write(tmp_path / "bad.mcap", {topic: ("sensor_msgs/msg/Image", list(enumerate(messages))) for topic, (messages, _, _) in topics.items()})
+    done = world.run("compress", bag, "-o", world.folder / "small", "--video", ".*=h264")
+    assert done.returncode == 0, done.stderr
+    before, after, about = read(bag), read(world.folder / "small"), recoded(world, world.folder / "small")
+    for topic, (messages, kept, reason) in topics.items():
+        assert (about[topic]["kept"], about[topic]["messages"]) == (kept, len(messages) - kept), about[topic]
+        assert reason in str(about[topic]["reasons"]) and re.search(rf"{topic}: {kept} messages? kept as before .*{re.escape(reason)}", done.stderr)
+        payloads = {one[1]: one[3] for one in before[topic]} if topic != "/cut" else {}
+        stayed = [one for one in after[topic] if one[0] == "sensor_msgs/msg/Image"]
+        assert topic == "/cut" or (len(stayed) == kept and all(payloads[one[1]] == one[3] for one in stayed))
+    none = world.run("compress", bag, "-o", world.folder / "none", "--video", "/nothing=h264")
+    assert none.returncode == 2 and 'no topic of images is named "/nothing"' in none.stderr and "/odd" in none.stderr
+    wrong = world.run("compress", bag, "-o", world.folder / "none", "--video", "/odd=vp9")
+    assert wrong.returncode == 2 and "expected h264, h265 or lossless" in wrong.stderr
+
+
+BROKEN = {
+    "missing": (None, "the program ffmpeg is not installed"),
+    "dies": ('#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\necho no such encoder >&2\nexit 1\n', "ffmpeg: no such encoder"),
+    "garbage": ('#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\ncat >/dev/null\nhead -c 100000 /dev/zero\n', "ffmpeg made 0 pictures of"),
+    "half": (
+        f'#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\nhead -c 2000000 | {FFMPEG} "$@"\n',
+        "pictures of",
+    ),
+    "hangs": ('#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\nexec sleep 1000\n', "it did nothing for 20 s and was ended"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_encoder_costs_no_message(tmp_path, world, ffmpeg, how):
+    script, reason = BROKEN[how]
+    (ffmpeg / "ffmpeg").unlink()
+    if script:
+        (ffmpeg / "ffmpeg").write_text(script)
+        (ffmpeg / "ffmpeg").chmod(stat.S_IRWXU)
+    else:
+        world.env["PATH"] = str(ffmpeg)
+    messages = [plain(n, "rgb8", scene(n)) for n in range(20)]
+    bag = write(tmp_path / "camera.mcap", {"/camera": ("sensor_msgs/msg/Image", list(enumerate(messages)))})
+    done = world.run("compress", bag, "-o", world.folder / "small", "--video", "/camera=h264", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"/camera: 20 messages kept as before \(.*{re.escape(reason)}", done.stderr), done.stderr
+    assert [one[3] for one in read(world.folder / "small")["/camera"]] == messages
+    shutil.rmtree(world.folder / "small")
+
+
+def scan(number, count=5000):
+    """A turning scanner in a hall: x, y, z, four unused bytes, intensity, ring, two unused bytes, time."""
+    random = np.random.default_rng(number)
+    angle = np.arange(count) * 2 * np.pi * 16 / count
+    ring = np.arange(count) % 16
+    far = np.minimum(9 / np.abs(np.cos(angle)), 6 / np.abs(np.sin(angle) + 1e-9)) + random.normal(scale=0.01, size=count)
+    points = np.zeros(count, POINT)
+    points["x"], points["y"], points["z"] = far * np.cos(angle), far * np.sin(angle), far * (ring - 8) / 40
+    points["x"][::101] = points["y"][::101] = points["z"][::101] = np.nan
+    points["intensity"], points["ring"], points["time"] = random.integers(0, 255, count), ring, number + np.arange(count) * 1e-6
+    return points
+
+
+def cloud(number, points, row_step=None):
+    fields = []
+    for name, (kind, offset) in points.dtype.fields.items():
+        fields += [("s", name), ("I", offset), ("B", {"<f4": 7, "<f8": 8, "<u2": 4}[kind.str]), ("I", 1)]
+    return cdr(
+        *head(number), ("I", 1), ("I", len(points)), ("I", len(fields) // 4), *fields, ("?", False), ("I", points.dtype.itemsize),
+        ("I", row_step or points.nbytes), ("b", points.tobytes()), ("?", False),
+    )  # fmt: skip
+
+
+def test_clouds_keep_their_bound_or_every_bit(tmp_path, world):
+    scans = [scan(number) for number in range(20)]
+    dirty = scan(3).view(np.uint8).reshape(-1, 32).copy()
+    dirty[:, 12:16] = 99
+    far = scan(4)
+    far["x"][5] = 3e9
+    messages = [cloud(n, points) for n, points in enumerate(scans)]
+    bad = [(20, cloud(20, far)), (21, cloud(21, scan(5), row_step=7))]
+    bag = write(
+        tmp_path / "lidar.mcap",
+        {
+            "/lidar": ("sensor_msgs/msg/PointCloud2", list(enumerate(messages)) + bad),
+            "/exact": ("sensor_msgs/msg/PointCloud2", [*enumerate(messages), (20, cloud(20, dirty.view(POINT).ravel()))]),
+        },
+    )
+    done = world.run("compress", bag, "-o", world.folder / "small", "--cloud", "/lidar=cloudini,resolution=0.002", "--cloud", "/exact=lossless")
+    assert done.returncode == 0, done.stderr
+    about = recoded(world, world.folder / "small")
+    lossy, exact = about["/lidar"], about["/exact"]
+    assert (lossy["messages"], lossy["kept"], exact["messages"], exact["kept"]) == (20, 2, 21, 0), about
+    assert 0.0009 < lossy["error_max"] <= lossy["error_bound"] == pytest.approx(0.002) and "too large for multiples" in str(lossy["reasons"])
+    assert lossy["bytes_after"] * 2.5 < lossy["bytes_before"] and exact["bytes_after"] * 1.4 < exact["bytes_before"], about
+    small = {topic: [one for one in found if one[0].endswith("CompressedPointCloud2")] for topic, found in read(world.folder / "small").items()}
+    assert {one[4].format for one in small["/lidar"]} == {"cloudini"} and small["/lidar"][3][4].header.frame_id == "lens_0"
+    restored = world.run("decompress", world.folder / "small", "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    large = read(world.folder / "large")
+    assert [one[3] for one in large["/exact"][:20]] == messages
+    assert bytes(large["/exact"][20][4].data) == cleaned(dirty).tobytes()
+    for number, points in enumerate(scans):
+        found = np.frombuffer(large["/lidar"][number][4].data, POINT)
+        for name in POINT.names:
+            bound = 0.002 if name in "xyz" else 0
+            assert np.array_equal(np.isnan(found[name]), np.isnan(points[name])) and np.nanmax(np.abs(found[name] - points[name])) <= bound, name
+
+
+def cleaned(points):
+    points = points.copy()
+    points[:, 12:16] = 0
+    return points
+
+
+def test_another_program_reads_and_writes_the_same_cloudini(tmp_path, world):
+    import pureini
+
+    scans = [scan(number, 40_000) for number in range(3)]
+    bag = write(tmp_path / "lidar.mcap", {"/lidar": ("sensor_msgs/msg/PointCloud2", [(n, cloud(n, points)) for n, points in enumerate(scans)])})
+    done = world.run("compress", bag, "-o", world.folder / "small", "--cloud", "/lidar=cloudini")
+    assert done.returncode == 0, done.stderr
+    for (_, _, _, _, message), points in zip(read(world.folder / "small")["/lidar"], scans, strict=True):
+        data, info = pureini.PointcloudDecoder().decode(bytes(message.compressed_data))
+        found = np.frombuffer(data, POINT)
+        assert (info.width, info.point_step) == (40_000, 32)
+        for name in POINT.names:
+            bound = 0.001 if name in "xyz" else 0
+            assert np.array_equal(np.isnan(found[name]), np.isnan(points[name])) and np.nanmax(np.abs(found[name] - points[name])) <= bound, name
+
+
+def test_originals_go_only_after_every_message_was_compared(tmp_path, world, ffmpeg):
+    topics = {
+        "/camera": ("sensor_msgs/msg/Image", [(n, plain(n, "rgb8", scene(n))) for n in range(40)]),
+        "/depth": ("sensor_msgs/msg/Image", [(n, plain(n, "16UC1", depth(n))) for n in range(40)]),
+        "/lidar": ("sensor_msgs/msg/PointCloud2", [(n, cloud(n, scan(n))) for n in range(40)]),
+    }
+    how = ["--video", "/camera=h264", "--video", "/depth=lossless", "--cloud", "/lidar=cloudini", "--delete-original-after-verify"]
+    bag = write(tmp_path / "camera.mcap", topics)
+    done = world.run("compress", bag, "-o", world.folder / "small", *how)
+    assert done.returncode == 0 and "120 messages compared, the originals deleted" in done.stdout, done.stderr + done.stdout
+    assert not bag.exists() and len(read(world.folder / "small")["/camera"]) == 40
+    # An encoder that does its work, and a decoder that shows another picture than the one that was sampled.
+    bag = write(tmp_path / "camera.mcap", topics)
+    (ffmpeg / "ffmpeg").unlink()
+    script = f'#!/bin/sh\nn=$(cat {tmp_path}/runs 2>/dev/null || echo 0); echo $((n + 1)) > {tmp_path}/runs\n'
+    script += f'case "$*" in *image2pipe*) [ $n -gt 3 ] && exec {FFMPEG} -loglevel error -f h264 -i - -vf negate,settb=1/25,setpts=N -r 25 -c:v ppm -pix_fmt rgb24 -f image2pipe -;; esac\nexec {FFMPEG} "$@"\n'
+    (ffmpeg / "ffmpeg").write_text(script)
+    (ffmpeg / "ffmpeg").chmod(stat.S_IRWXU)
+    done = world.run("compress", bag, "-o", world.folder / "again", *how)
+    assert done.returncode == 1 and "the originals stay" in done.stderr and bag.exists(), done.stderr
