@@ -257,9 +257,10 @@ class Bag:
         return _sync.nearest(streams, span_ns(tolerance))
 
     def images(self, topic: str) -> _media.Frames:
-        """The images of a topic as arrays (height, width, channels): plain ones on the memory of the bag, compressed ones decoded. See
-        :func:`holdall.image`."""
-        return _media.Frames(self[topic], _media.image)
+        """The images of a topic as arrays (height, width, channels): plain ones on the memory of the bag, compressed ones decoded, pictures of
+        video by ``ffmpeg`` from the key frame before them. See :func:`holdall.image`."""
+        found = self[topic]
+        return _media.VideoFrames(found) if _media.is_video(found) else _media.Frames(found, _media.image)
 
     def points(self, topic: str) -> _media.Frames:
         """The point clouds of a topic as structured arrays on the memory of the bag."""

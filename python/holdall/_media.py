@@ -153,4 +153,76 @@ class Frames:
         return _html.topic(self.topic)
 
 
+# Pictures between two key frames, at most.
+_GROUP_MAX = 3000
+
+
+def is_video(topic: Topic) -> bool:
+    """Whether the messages of a topic are pictures of a video that depend on others."""
+    return topic.type in ("foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket")
+
+
+class VideoFrames(Frames):
+    """The pictures of a video as arrays; each is decoded with those from the key frame before it to the next one, which are kept."""
+
+    def __init__(self, topic: Topic, numbers: range | None = None) -> None:
+        self.topic = topic
+        self._numbers = range(len(topic)) if numbers is None else numbers
+        self._begin = 0
+        self._group: list[Pixels] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return VideoFrames(self.topic, self._numbers[place])
+        return self._picture(self._numbers[place])
+
+    def between(self, start: Any = None, end: Any = None) -> VideoFrames:
+        """Those of a part of the time; see :meth:`Topic.between`."""
+        wanted = self.topic.between(start, end).times
+        if not len(wanted):
+            return VideoFrames(self.topic, range(0))
+        first, last = wanted[0], wanted[-1]
+        inside = [place for place, number in enumerate(self._numbers) if first <= self.topic.times[number] <= last]
+        return VideoFrames(self.topic, self._numbers[inside[0] : inside[-1] + 1] if inside else range(0))
+
+    def __iter__(self) -> Iterator[Pixels]:
+        for number in self._numbers:
+            yield self._picture(number)
+
+    @property
+    def times(self) -> array[int]:
+        """Log times in nanoseconds since 1970."""
+        times = self.topic.times
+        return type(times)("q", [times[number] for number in self._numbers])
+
+    def _picture(self, number: int) -> Pixels:
+        if not 0 <= number - self._begin < len(self._group):
+            self._decode(number)
+        return self._group[number - self._begin]
+
+    def _unit(self, number: int) -> tuple[bytes, str, bool]:
+        msg = self.topic[number].msg
+        data, form = bytes(msg.data), msg.format if hasattr(msg, "format") else msg.encoding
+        return data, form, _native.begins_video(data, form)
+
+    def _decode(self, number: int) -> None:
+        np = numpy()
+        begin, units = number, [self._unit(number)]
+        while not units[0][2]:
+            begin -= 1
+            if begin < 0 or number - begin > _GROUP_MAX:
+                raise ValueError(f"no key frame of {self.topic.name} is before its picture {number}")
+            units.insert(0, self._unit(begin))
+        while begin + len(units) < len(self.topic) and len(units) < _GROUP_MAX:
+            unit = self._unit(begin + len(units))
+            if unit[2]:
+                break
+            units.append(unit)
+        pictures = _native.decode_video([data for data, _, _ in units], units[0][1])
+        self._begin, self._group = begin, [np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures]
+
+
 assert sys.byteorder == "little"

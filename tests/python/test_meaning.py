@@ -134,6 +134,37 @@ def test_depth_in_a_dataset_is_millimetres(depths, tmp_path):
         assert np.all(np.abs(found - millimetres) <= np.nan_to_num(step * 1000) + 1), name
 
 
+def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkeypatch):
+    import imageio_ffmpeg
+
+    (tmp_path / "ffmpeg").symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ramp = np.linspace(0, 200, 64).astype(np.uint8)[None, :, None]
+    pictures = [np.broadcast_to(ramp + number, (48, 64, 3)).copy() for number in range(50)]
+    messages = [
+        ("/camera", START + number * 40 * MS, make(
+            "sensor_msgs/msg/Image", header=header(make, START, "lens"), height=48, width=64, encoding="rgb8", is_bigendian=0, step=192, data=picture.ravel(),
+        ))
+        for number, picture in enumerate(pictures)
+    ]  # fmt: skip
+    write(tmp_path / "bag", store, {"/camera": "sensor_msgs/msg/Image"}, messages)
+    report = holdall.compress(tmp_path / "bag", tmp_path / "small", video="/camera=h264,quality=10")
+    assert report["recoded"][0]["messages"] == 50
+    images = holdall.open(tmp_path / "small").images("/camera")
+    plain = holdall.open(tmp_path / "bag").images("/camera")
+    assert len(images) == 50 and list(images.times) == list(plain.times)
+
+    def same(found, number):
+        return found.shape == (48, 64, 3) and np.abs(found.astype(int) - pictures[number]).mean() < 3
+
+    assert all(same(found, number) for number, found in enumerate(images))
+    assert all(same(images[number], number) for number in (33, 2, 49, -50)) and same(images[-1], 49)
+    part = images[10:40:7]
+    assert len(part) == 5 and all(same(found, 10 + 7 * place) for place, found in enumerate(part)) and same(part[1:][0], 17)
+    between = images.between(START + 400 * MS, START + 500 * MS)
+    assert list(between.times) == list(plain.between(START + 400 * MS, START + 500 * MS).times) and same(between[0], 10)
+
+
 def test_compressed_pictures_are_decoded_to_their_colours(store, make, tmp_path):
     colours = np.zeros((8, 16, 3), np.uint8)
     colours[:, :8, 0], colours[:, 8:, 2] = 250, 120

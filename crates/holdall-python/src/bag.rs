@@ -441,6 +441,26 @@ pub(crate) fn decode_image<'py>(
     ))
 }
 
+/// Whether decoding can begin with a picture of a video.
+#[pyfunction]
+pub(crate) fn begins_video(data: Vec<u8>, format: &str) -> PyResult<bool> {
+    holdall::export::begins_video(&data, format).map_err(PyValueError::new_err)
+}
+
+/// Decodes pictures of a video, the first of which is a key frame: height, width and pixels of each, as `rgb8`.
+#[pyfunction]
+pub(crate) fn decode_video<'py>(
+    py: Python<'py>,
+    units: Vec<Vec<u8>>,
+    format: &str,
+) -> PyResult<Vec<(u32, u32, Bound<'py, PyBytes>)>> {
+    let found = detached(py, || holdall::export::decode_video(&units, format))?;
+    let images = found.map_err(PyValueError::new_err)?.into_iter();
+    Ok(images
+        .map(|image| (image.height, image.width, PyBytes::new(py, &image.data)))
+        .collect())
+}
+
 /// The parts of a drawing of counts by cell: heights from 0 to 1, means, and the begins and ends of gaps.
 #[pyfunction]
 pub(crate) fn strip(counts: Vec<u64>) -> (Vec<f64>, Vec<f64>, Vec<(usize, usize)>) {
