@@ -138,16 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_is_refused_in_one_sentence() {
-        for text in [
-            "",
-            "=",
-            "/out:0",
-            "/out:x",
-            "/a=service /b",
-            "/a b",
-            "/a=",
-            "service ",
-        ] {
+        for text in ["", "=", "/out:0", "/out:x", "/a=service /b", "/a b", "/a="] {
             let error = text.parse::<StepRule>().expect_err(text);
             assert!(!error.contains('\n') && !error.is_empty(), "{text}: {error}");
         }
