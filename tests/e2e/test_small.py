@@ -171,6 +171,15 @@ def test_images_become_video_that_others_decode(tmp_path, world, ffmpeg, codec):
     assert export.returncode == 0, export.stderr
     image = np.asarray(Image.open(world.folder / f"png/camera.image/{START + 50 * STEP}.png"))
     assert psnr(image, pictures[50]) > 30
+    # The same video as a file, with the times of the messages.
+    export = world.run("export", world.folder / "small", "-f", "mp4", "-o", world.folder / "mp4")
+    assert export.returncode == 0, export.stderr
+    assert sorted(path.name for path in (world.folder / "mp4").iterdir()) == ["camera.image.mp4", "camera.jpeg.mp4"]
+    command = [FFMPEG, "-loglevel", "info", "-i", world.folder / "mp4/camera.image.mp4", "-vf", "showinfo", "-fps_mode", "passthrough"]
+    copy = subprocess.run([*command, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True, check=True)
+    assert copy.stdout == seen.tobytes()
+    times = [float(found) for found in re.findall(r"pts_time:([\d.]+)", copy.stderr.decode())]
+    assert times == pytest.approx([number * STEP / 1e9 for number in range(count)], abs=1e-5)
     restored = world.run("decompress", world.folder / "small", "-o", world.folder / "large")
     assert restored.returncode == 0, restored.stderr
     large = read(world.folder / "large")

@@ -146,8 +146,130 @@ impl Unit {
     }
 }
 
-/// Whether pictures of an H.265 sequence may be shown in another order than they are sent in.
-fn reorders_h265(parameters: &[u8]) -> Option<bool> {
+/// The units of a message's data, without start codes.
+pub fn units(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = after_code(data);
+    std::iter::from_fn(move || {
+        let begin = rest?;
+        rest = after_code(begin);
+        let end = rest.map_or(begin.len(), |rest| begin.len() - rest.len() - 3);
+        // Zeros after a unit belong to the next start code.
+        let last = begin[..end].iter().rposition(|byte| *byte != 0);
+        Some(&begin[..last.map_or(0, |last| last + 1)])
+    })
+}
+
+/// Width and height of the pictures, from the parameters of a sequence; `None` for other units.
+pub fn size_of(codec: Codec, unit: &[u8]) -> Option<(u32, u32)> {
+    match (codec, unit) {
+        (Codec::H264, [head, rest @ ..]) if head & 31 == 7 => size_h264(rest),
+        (Codec::H265, [head, _, rest @ ..]) if (head >> 1) & 63 == 33 => {
+            let (mut bits, _, chroma, size) = sequence_h265(rest)?;
+            let units = match chroma {
+                1 => (2, 2),
+                2 => (2, 1),
+                _ => (1, 1),
+            };
+            cropped(&mut bits, size, units)
+        }
+        _ => None,
+    }
+}
+
+/// A size without what is cut off at its sides, which is stated in units of some pixels.
+fn cropped(bits: &mut Bits, size: (u32, u32), (across, down): (u32, u32)) -> Option<(u32, u32)> {
+    if bits.take(1)? == 0 {
+        return Some(size);
+    }
+    let (left, right) = (bits.number()?, bits.number()?);
+    let (top, bottom) = (bits.number()?, bits.number()?);
+    let less = |whole: u32, parts: [u32; 2], unit: u32| {
+        let cut = parts[0].checked_add(parts[1])?.checked_mul(unit)?;
+        whole.checked_sub(cut).filter(|left| *left > 0)
+    };
+    Some((
+        less(size.0, [left, right], across)?,
+        less(size.1, [top, bottom], down)?,
+    ))
+}
+
+fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
+    /// Profiles that say how colours are stored.
+    const WITH_CHROMA: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
+    let mut bits = Bits::of(parameters);
+    let profile = bits.take(8)?;
+    bits.skip(16);
+    bits.number()?;
+    let mut chroma = 1;
+    if WITH_CHROMA.contains(&profile) {
+        chroma = bits.number()?;
+        if chroma == 3 {
+            bits.skip(1);
+        }
+        bits.number()?;
+        bits.number()?;
+        bits.skip(1);
+        if bits.take(1)? == 1 {
+            skip_scaling(&mut bits, if chroma == 3 { 12 } else { 8 })?;
+        }
+    }
+    bits.number()?;
+    match bits.number()? {
+        0 => {
+            bits.number()?;
+        }
+        1 => {
+            bits.skip(1);
+            bits.number()?;
+            bits.number()?;
+            for _ in 0..bits.number()?.min(255) {
+                bits.number()?;
+            }
+        }
+        _ => {}
+    }
+    bits.number()?;
+    bits.skip(1);
+    let (width, height) = (bits.number()?.checked_add(1)?, bits.number()?.checked_add(1)?);
+    let fields = 2 - bits.take(1)?;
+    if fields == 2 {
+        bits.skip(1);
+    }
+    bits.skip(1);
+    let size = (width.checked_mul(16)?, height.checked_mul(16 * fields)?);
+    let units = match chroma {
+        1 => (2, 2 * fields),
+        2 => (2, fields),
+        _ => (1, fields),
+    };
+    cropped(&mut bits, size, units)
+}
+
+/// Skips the lists of H.264 by which coefficients are scaled.
+fn skip_scaling(bits: &mut Bits, lists: usize) -> Option<()> {
+    for list in 0..lists {
+        if bits.take(1)? == 0 {
+            continue;
+        }
+        let (mut last, mut next) = (8_i64, 8_i64);
+        for _ in 0..if list < 6 { 16 } else { 64 } {
+            if next != 0 {
+                let number = i64::from(bits.number()?);
+                let difference = if number & 1 == 1 {
+                    (number + 1) / 2
+                } else {
+                    -number / 2
+                };
+                next = (last + difference).rem_euclid(256);
+            }
+            last = if next == 0 { last } else { next };
+        }
+    }
+    Some(())
+}
+
+/// The parameters of an H.265 sequence up to the size of its pictures: what comes after, the number of layers, how colours are stored, the size.
+fn sequence_h265(parameters: &[u8]) -> Option<(Bits, u32, u32, (u32, u32))> {
     let mut bits = Bits::of(parameters);
     bits.skip(4);
     let layers = bits.take(3)?;
@@ -163,12 +285,17 @@ fn reorders_h265(parameters: &[u8]) -> Option<bool> {
         bits.skip(88 * has_profile as usize + 8 * has_level as usize);
     }
     bits.number()?;
-    if bits.number()? == 3 {
+    let chroma = bits.number()?;
+    if chroma == 3 {
         bits.skip(1);
     }
-    // Width, height.
-    bits.number()?;
-    bits.number()?;
+    let size = (bits.number()?, bits.number()?);
+    Some((bits, layers, chroma, size))
+}
+
+/// Whether pictures of an H.265 sequence may be shown in another order than they are sent in.
+fn reorders_h265(parameters: &[u8]) -> Option<bool> {
+    let (mut bits, layers, _, _) = sequence_h265(parameters)?;
     if bits.take(1)? == 1 {
         for _ in 0..4 {
             bits.number()?;
@@ -192,6 +319,11 @@ fn reorders_h265(parameters: &[u8]) -> Option<bool> {
 fn after_code(data: &[u8]) -> Option<&[u8]> {
     let place = data.windows(3).position(|window| window == [0, 0, 1])?;
     Some(&data[place + 3..])
+}
+
+/// The first bytes of a unit without those that prevent start codes.
+pub fn unescaped(unit: &[u8]) -> Vec<u8> {
+    Bits::of(unit).bytes
 }
 
 /// The bits of a unit without the bytes that prevent start codes.

@@ -7,6 +7,7 @@ pub mod compressed;
 pub mod elementary;
 pub mod ffmpeg;
 pub mod likeness;
+pub mod mp4;
 pub mod picture_file;
 pub mod pixels;
 pub mod recode;

@@ -33,7 +33,8 @@ Images:
   unchanged, yuv422 and nv12 as RGB; depth in metres (32FC1, compressed depth) as millimetres in 16
   bits, 0 where nothing was measured; 16 bits are always PNG. JPEG and PNG are written unchanged.
   H.264 and H.265 (CompressedImage, foxglove_msgs/msg/CompressedVideo, FFMPEGPacket) by the program
-  ffmpeg, from the first key frame on.
+  ffmpeg, from the first key frame on. mp4: the same video in one file for each topic, not decoded,
+  with the times of its messages.
 
 Point clouds:
   sensor_msgs/msg/PointCloud2; other topics are left out. Files are named as images are, and have no
@@ -66,6 +67,8 @@ pub enum ExportFormat {
     Png,
     /// Images as JPEG.
     Jpeg,
+    /// Video as MP4, not decoded.
+    Mp4,
     /// Point clouds as PCD.
     Pcd,
     /// Point clouds as PLY.
@@ -86,6 +89,7 @@ impl ExportFormat {
             Self::Parquet => "parquet",
             Self::Png => "png",
             Self::Jpeg => "jpeg",
+            Self::Mp4 => "mp4",
             Self::Pcd => "pcd",
             Self::Ply => "ply",
             #[cfg(feature = "parquet")]

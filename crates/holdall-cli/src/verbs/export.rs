@@ -95,6 +95,7 @@ const fn kind(args: &ExportArguments) -> Option<ExportKind> {
         ExportFormat::Parquet => ExportKind::Parquet { flat: args.flat },
         ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
         ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
+        ExportFormat::Mp4 => ExportKind::Mp4,
         ExportFormat::Pcd => ExportKind::Clouds(CloudFormat::Pcd),
         ExportFormat::Ply => ExportKind::Clouds(CloudFormat::Ply),
         #[cfg(feature = "parquet")]
@@ -131,6 +132,7 @@ fn nothing(kind: ExportKind, is_chosen: bool, bags: &BagSet) -> Failure {
     Failure::refused(if is_chosen {
         let what = match kind {
             ExportKind::Images(_) => "images",
+            ExportKind::Mp4 => "video",
             ExportKind::Clouds(_) => "point clouds",
             ExportKind::Csv | ExportKind::Parquet { .. } => "messages that a table can hold",
         };

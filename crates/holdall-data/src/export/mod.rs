@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod folder;
 mod image;
+mod mp4;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod video;
@@ -51,6 +52,8 @@ pub enum ExportKind {
     },
     /// Image files.
     Images(ImageFormat),
+    /// A file of video for each topic that has some, in MP4.
+    Mp4,
     /// Files of point clouds.
     Clouds(CloudFormat),
 }
@@ -321,6 +324,12 @@ impl Exporter {
             ExportKind::Parquet { .. } => return Err(ExportError::NotBuilt { what: "Parquet" }),
             ExportKind::Images(format) => {
                 match image::ImageSink::create(plan, &folder.join(name), format, existing)? {
+                    Some(sink) => Box::new(sink),
+                    None => return Ok(None),
+                }
+            }
+            ExportKind::Mp4 => {
+                match mp4::Mp4Sink::create(plan, &folder.join(format!("{name}.mp4")), existing)? {
                     Some(sink) => Box::new(sink),
                     None => return Ok(None),
                 }

@@ -1,0 +1,94 @@
+//! Writes the pictures of H.264 and H.265 in messages as one MP4 for each topic, without decoding them.
+
+use super::{
+    ExistingFiles, ExportError, Finished, Sink,
+    file::PartialFile,
+    image::{ImageFields, may_be_video},
+    video::Lost,
+};
+use holdall_bag::reader::BagMessage;
+use holdall_media::{
+    elementary::{Codec, Unit},
+    mp4::Mp4,
+};
+use holdall_model::dynamic::TypePlan;
+use std::{path::Path, sync::Arc};
+
+/// Writes one topic.
+pub(super) struct Mp4Sink {
+    plan: Arc<TypePlan>,
+    file: PartialFile,
+    video: Option<(Codec, Mp4)>,
+    left_out: u64,
+}
+
+impl Mp4Sink {
+    /// `None` for types that have no video.
+    pub fn create(
+        plan: Arc<TypePlan>,
+        path: &Path,
+        existing: ExistingFiles,
+    ) -> Result<Option<Self>, ExportError> {
+        if !may_be_video(plan.type_name()) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            plan,
+            file: PartialFile::create(path, existing)?,
+            video: None,
+            left_out: 0,
+        }))
+    }
+}
+
+impl Sink for Mp4Sink {
+    fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
+        let mut fields = ImageFields::default();
+        self.plan
+            .walk(&message.payload, &mut fields)
+            .map_err(ExportError::message)?;
+        let codec = fields
+            .video(self.plan.type_name())
+            .map_err(ExportError::message)?
+            .ok_or_else(|| ExportError::message("it is not a picture of a video"))?;
+        let unit = Unit::read(codec, fields.data).map_err(ExportError::message)?;
+        if unit.pictures > 1 || unit.is_reordered {
+            return Err(ExportError::message(
+                "video with several pictures in a message, or with B-frames: its pictures have no time",
+            ));
+        }
+        let nanos = message.stamp.as_nanos();
+        let can_begin = unit.is_key && unit.parameters.is_some();
+        if unit.pictures == 0 || (self.video.is_none() && !can_begin) {
+            self.left_out += 1;
+            return Ok(());
+        }
+        let (begun, video) = match &mut self.video {
+            Some(video) => video,
+            none => {
+                let video = Mp4::begin(codec, nanos, fields.data).map_err(ExportError::message)?;
+                none.insert((codec, video))
+            }
+        };
+        if *begun != codec {
+            return Err(ExportError::message("its codec is another one, a file has one"));
+        }
+        let complete = video
+            .add(nanos, fields.data, unit.is_key)
+            .map_err(ExportError::message)?;
+        self.file.append(&complete)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Finished, ExportError> {
+        if let Some((_, video)) = self.video.take() {
+            self.file.append(&video.finish())?;
+        }
+        Ok(Finished {
+            path: self.file.finish()?,
+            lost: Lost {
+                left_out: self.left_out,
+                ..Lost::default()
+            },
+        })
+    }
+}
