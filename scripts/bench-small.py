@@ -67,7 +67,11 @@ class World:
 
     def __init__(self, width, height):
         random = self.random = np.random.default_rng(7)
-        self.surfaces = [np.stack([120 + tint * 40 * texture(random) for tint in tints], -1).clip(0, 255) for tints in ((1, 0.9, 0.7), (0.5, 0.6, 0.8), (0.8, 0.5, 0.4))]
+        self.surfaces = []
+        for tints in ((1, 0.9, 0.7), (0.5, 0.6, 0.8), (0.8, 0.5, 0.4)):
+            # Brightness has most of the structure, as in nature; colours have little of their own.
+            light = 40 * texture(random)
+            self.surfaces.append(np.stack([120 + tint * light + 5 * texture(random) for tint in tints], -1).clip(0, 255))
         self.columns, self.rows = np.meshgrid((np.arange(width) - width / 2) / width, (np.arange(height) - height / 2) / width)
 
     def ranges(self, t):
