@@ -78,8 +78,8 @@ find_rust() {
     fi
 }
 
-# Installs the packages of LIST into the venv, or into one in a folder of it. The list is copied into the venv as a stamp: an unchanged list is installed once, a changed one
-# begins with a new venv.
+# Installs the packages of LIST into the venv, or into one in a folder of it. The list is copied into the venv as a stamp: an unchanged list is installed once, one that
+# lost lines begins with a new venv.
 make_venv() {
     local list="$1" what="$2" venv="${HOLDALL_VENV:-.venv}${3:-}"
     local wanted="scripts/$list" stamp
@@ -88,7 +88,8 @@ make_venv() {
     # Debian's own interpreter first: the ROS 2 wheels are built for Python 3.11 and 3.12.
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
-    if [ -e "$stamp" ] || ! [ -x "$venv/bin/python" ]; then
+    # Lines that were only added need no new one.
+    if { [ -e "$stamp" ] && grep -qvxFf "$wanted" "$stamp"; } || ! [ -x "$venv/bin/python" ]; then
         rm -rf "$venv"
         "$python" -m venv "$venv"
     fi
