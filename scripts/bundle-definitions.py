@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes crates/holdall-model/data/definitions.txt: the interface definitions that holdall carries with it.
+"""Writes crates/holdall-model/data/definitions.txt: the interface definitions that holdall carries with it, and distributions.txt beside it: in what
+other distributions of ROS 2 differ.
 
 Real definition files are taken from the share folders that are given, those that are in none of them from the type
 store of the Python package `rosbags`, which has no comments (and hashes `char` otherwise than ROS 2 does). Each entry has the RIHS01 hash that ROS 2's generator (or
@@ -21,6 +22,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "crates/holdall-model/data/definitions.txt"
+DISTRIBUTIONS = OUTPUT.with_name("distributions.txt")
 KINDS = ("msg", "srv", "action")
 # Interfaces that only ROS 2's own tests use.
 LEFT_OUT = {"test_msgs"}
@@ -132,6 +134,46 @@ def newer():
         yield name, ("srv" if "/srv/" in name else "msg", store.hash_rihs01(name), text)
 
 
+DISTRIBUTIONS_HEAD = """\
+# In what distributions of ROS 2 differ from Jazzy, written by scripts/bundle-definitions.py: do not edit.
+#
+# As in definitions.txt, with the first and the last distribution that has a definition at the end of an entry's first line; a hash of - says that
+# these distributions do not have the type. From rosbags (Apache-2.0).
+"""
+
+
+def distributions():
+    """The definitions that are not those of Jazzy: (type, hash, text, first, last distribution)."""
+    names = ["foxy", "galactic", "humble", "iron", "jazzy", "kilted", "lyrical"]
+    stores = {name: get_typestore(Stores[f"ROS2_{name.upper()}"]) for name in names}
+    types = sorted({each for store in stores.values() for each in store.fielddefs if "/msg/" in each})
+    for each in types:
+        # rosbags hashes `char` otherwise than ROS 2 does.
+        if each.startswith("rmw_dds_common/"):
+            continue
+        had = [text_of(store, each) if each in store.fielddefs else None for store in stores.values()]
+        jazzy, begin = had[names.index("jazzy")], 0
+        for end in range(1, len(names) + 1):
+            if end == len(names) or had[end] != had[begin]:
+                if had[begin] != jazzy:
+                    type_hash = stores[names[begin]].hash_rihs01(each) if had[begin] is not None else "-"
+                    yield each, type_hash, had[begin] or "", names[begin], names[end - 1]
+                begin = end
+
+
+def text_of(store, name):
+    """The text of a type alone, without those that it needs."""
+    text, _ = store.gendefhash(name, {}, ros_version=2)
+    return text
+
+
+def write_distributions():
+    with DISTRIBUTIONS.open("w", encoding="utf-8", newline="") as output:
+        output.write(DISTRIBUTIONS_HEAD)
+        for name, type_hash, text, first, last in distributions():
+            output.write(f"@@ {name} msg {type_hash} {len(text.encode('utf-8'))} {first} {last}\n{text}\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("share", type=Path, nargs="+", help="share folder of ROS 2 packages")
@@ -148,6 +190,7 @@ def main():
         for name, (kind, type_hash, text) in sorted(definitions.items()):
             output.write(f"@@ {name} {kind} {type_hash} {len(text.encode('utf-8'))}\n{text}\n")
     print(f"{OUTPUT}: {len(definitions)} definitions, {OUTPUT.stat().st_size} bytes")
+    write_distributions()
     print("without comments:", ", ".join(sorted(rebuilt)) or "none")
 
 

@@ -2,7 +2,7 @@
 
 use holdall_io::fs;
 use holdall_model::interface::{
-    Definition, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat, bundle::Bundle, defining_type,
+    Definition, Distribution, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat, bundle::Bundle, defining_type,
 };
 use holdall_model::topic::MessageDefinition;
 use std::{
@@ -23,6 +23,8 @@ pub struct DefinitionFolders {
     prefixes: Vec<PathBuf>,
     /// The files in the folders, by package, kind and name; a file outside of a package's folder has an empty package.
     files: HashMap<(String, String, String), Vec<PathBuf>>,
+    /// A distribution of ROS 2 that is asked after the prefixes.
+    distribution: Option<Distribution>,
 }
 
 /// Why a folder cannot be searched.
@@ -70,9 +72,20 @@ impl DefinitionFolders {
         Ok(found)
     }
 
+    /// The same, with the definitions of a distribution after the others.
+    #[must_use]
+    pub fn with_distribution(self, distribution: Option<Distribution>) -> Self {
+        Self { distribution, ..self }
+    }
+
     /// True if there is nothing to search.
     pub fn is_empty(&self) -> bool {
-        self.folders.is_empty() && self.prefixes.is_empty()
+        self.folders.is_empty() && self.prefixes.is_empty() && self.distribution.is_none()
+    }
+
+    /// The definition of a type.
+    pub fn define(&self, type_name: &str) -> Option<Definition> {
+        self.find(type_name, "").map(|(definition, _)| definition)
     }
 
     /// The folders that were given, without the prefixes.
@@ -111,10 +124,14 @@ impl DefinitionFolders {
         let in_package = self.files.get(&key(package)).into_iter().flatten();
         let alone = self.files.get(&key("")).into_iter().flatten();
         let mut in_folders = in_package.chain(alone).filter_map(|path| read(path));
-        in_folders.next().or_else(|| {
-            self.prefixes
-                .iter()
-                .find_map(|prefix| in_share(prefix, type_name))
+        let in_prefixes = || {
+            let mut prefixes = self.prefixes.iter();
+            prefixes.find_map(|prefix| in_share(prefix, type_name))
+        };
+        let known = in_folders.next().or_else(in_prefixes);
+        known.or_else(|| {
+            let distribution = self.distribution?;
+            Some((PathBuf::from(distribution.name()), distribution.get(type_name)?))
         })
     }
 }

@@ -18,10 +18,21 @@ pub struct Bundle {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     format: SourceFormat,
-    type_hash: &'static str,
+    pub type_hash: &'static str,
     text: &'static str,
+    /// The first and the last distribution that has it, where that matters.
+    pub span: Option<(&'static str, &'static str)>,
+}
+
+impl Entry {
+    pub fn source(&self) -> InterfaceSource {
+        InterfaceSource {
+            format: self.format,
+            text: Cow::Borrowed(self.text),
+        }
+    }
 }
 
 impl Bundle {
@@ -36,11 +47,7 @@ impl Bundle {
     /// The definition file of a type. For types that a service or an action derives, ask for
     /// [`defining_type`](super::defining_type).
     pub fn get(&self, type_name: &str) -> Option<InterfaceSource> {
-        let entry = self.entries.get(type_name)?;
-        Some(InterfaceSource {
-            format: entry.format,
-            text: Cow::Borrowed(entry.text),
-        })
+        self.entries.get(type_name).map(Entry::source)
     }
 
     /// The RIHS01 hash of a type that has a definition file here, without computing it.
@@ -63,7 +70,7 @@ impl Bundle {
 }
 
 /// The entries of a text after its comment, up to its end or the first that is damaged.
-fn entries(text: &'static str) -> impl Iterator<Item = (&'static str, Entry)> {
+pub(super) fn entries(text: &'static str) -> impl Iterator<Item = (&'static str, Entry)> {
     let mut rest = text;
     while let Some((_, after)) = rest.split_once('\n').filter(|(line, _)| line.starts_with('#')) {
         rest = after;
@@ -81,6 +88,7 @@ fn split_entry(text: &'static str) -> Option<(&'static str, Entry, &'static str)
     let mut words = head.split(' ');
     let (name, format) = (words.next()?, SourceFormat::from_name(words.next()?)?);
     let (type_hash, bytes) = (words.next()?, words.next()?.parse().ok()?);
+    let span = words.next().zip(words.next());
     let (text, rest) = body.split_at_checked(bytes)?;
     Some((
         name,
@@ -88,6 +96,7 @@ fn split_entry(text: &'static str) -> Option<(&'static str, Entry, &'static str)
             format,
             type_hash,
             text,
+            span,
         },
         rest.strip_prefix('\n')?,
     ))

@@ -6,6 +6,7 @@
 pub mod bundle;
 mod derive;
 mod description;
+mod distribution;
 mod idl;
 mod parse;
 mod resolve;
@@ -16,6 +17,7 @@ mod text;
 pub use description::{
     Arity, Element, Field, FieldType, IndividualTypeDescription, Primitive, TypeDescription,
 };
+pub use distribution::Distribution;
 pub(crate) use parse::{Constant, MessageSpec, parse_message, primitive};
 pub use resolve::Definition;
 pub use rihs01::is_rihs01;
