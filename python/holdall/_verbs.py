@@ -24,6 +24,7 @@ from ._options import (
     GetOptions,
     InfoOptions,
     MergeOptions,
+    MigrateOptions,
     PlayOptions,
     PlotOptions,
     PreflightOptions,
@@ -112,6 +113,11 @@ def split(bags: Bags, output: AnyPath, *, progress: Progress = None, **options: 
 def filter(bags: Bags, output: AnyPath, *, progress: Progress = None, **options: Unpack[FilterOptions]) -> Report:  # noqa: A001
     """Keeps some messages: by topic, type, time, rate or content (``where="/imu: linear_acceleration.z > 12"``)."""
     return _one(run("filter", bags, progress=progress, output=output, **options))
+
+
+def migrate(bag: AnyPath, output: AnyPath, *, progress: Progress = None, **options: Unpack[MigrateOptions]) -> Report:
+    """Gives messages the definitions of a workspace (``definitions=...``) or a distribution (``distro="kilted"``), by ``rules`` where they differ."""
+    return _one(run("migrate", bag, progress=progress, output=output, **options))
 
 
 def compress(bags: Bags, output: AnyPath, *, progress: Progress = None, **options: Unpack[CompressOptions]) -> Report:

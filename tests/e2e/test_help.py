@@ -19,10 +19,10 @@ from screen import Screen
 from test_mistakes import DATA
 
 # Verbs whose examples need nothing but bags, and the examples that need more than this folder has.
-OFFLINE = ["info", "cat", "check", "audit", "diff", "convert", "merge", "split", "filter", "compress", "decompress", "attach", "get", "reindex", "list", "plot", "export"]
+OFFLINE = ["info", "cat", "check", "audit", "diff", "convert", "merge", "split", "filter", "migrate", "compress", "decompress", "attach", "get", "reindex", "list", "plot", "export"]
 NEEDS_MORE = re.compile(
     r"png|pcd|lerobot|jq|xxd|old_sqlite_bag|robot_a|both|ros1|ros2|output_options|lab_3|lab_4|/imu:|/odom|/imu\.|/camera|/tf|/front|/scan|rsync|&&"
-    r"|lab -o slow|head|--at 30|--start 1[0-9]*|--start 60|map\.pgm|cam\.yaml|calibration|get lab run|lab_zstd -o lab$|lab_3.mcap"
+    r"|lab -o slow|ws/src|head|--at 30|--start 1[0-9]*|--start 60|map\.pgm|cam\.yaml|calibration|get lab run|lab_zstd -o lab$|lab_3.mcap"
 )
 
 

@@ -199,6 +199,7 @@ def test_verbs_report_what_the_program_does(bag, tmp_path):
     holdall.compress(bag, tmp_path / "small", mode="file", compression="zstd")
     holdall.decompress(tmp_path / "small", tmp_path / "large")
     assert holdall.diff(tmp_path / "small", tmp_path / "large")["messages_in_both"] == 200
+    assert holdall.migrate(bag, tmp_path / "kilted", distro="kilted")["message_count"] == 200
     assert holdall.plot(bag, tmp_path / "t.svg", topics="/t.data").read_text().startswith("<svg")
     (tmp_path / "note.txt").write_text("a note")
     holdall.attach(tmp_path / "large", tmp_path / "note.txt")

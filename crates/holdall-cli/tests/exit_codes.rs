@@ -59,6 +59,7 @@ const READERS: &[&[&str]] = &[
     &["merge", "GOOD", "BAG", "-o", "out"],
     &["split", "BAG", "-o", "out", "--max-bag-messages", "5"],
     &["filter", "BAG", "-o", "out", "--topics", "/chatter"],
+    &["migrate", "BAG", "-o", "out", "--distro", "humble"],
     &["compress", "BAG", "-o", "out"],
     &["decompress", "BAG", "-o", "out"],
     &["serve", "BAG", "--foxglove", "127.0.0.1:0"],

@@ -61,6 +61,12 @@ pub enum PlayError {
         /// One clause.
         reason: String,
     },
+    /// A topic that cannot get its new definition, and why.
+    #[error("{0}")]
+    Migration(String),
+    /// Rules of a migration that do not fit.
+    #[error(transparent)]
+    Rules(#[from] holdall_model::dynamic::migrate::RuleError),
     /// The transport refused.
     #[error(transparent)]
     Transport(#[from] TransportError),

@@ -1,4 +1,5 @@
-//! Names other nodes that publish the played topics, because a subscription gets the messages of both.
+//! Names other nodes that publish the played topics, because a subscription gets the messages of both, and subscriptions that have other
+//! definitions of their types.
 
 use super::steps::Steps;
 use holdall_io::clock::Clock;
@@ -23,16 +24,19 @@ pub(super) struct Neighbours {
     topics: BTreeSet<String>,
     /// Other publishers whose nodes were not known at the last look, by their topics.
     nameless: BTreeMap<String, String>,
+    /// Types and hashes of played topics; without those whose subscriptions were found to have others.
+    types: BTreeMap<String, (String, String)>,
     next: Duration,
 }
 
 impl Neighbours {
     /// Looks out for publishers of these topics.
-    pub fn new(topics: impl Iterator<Item = String>) -> Self {
+    pub fn new(topics: impl Iterator<Item = String>, types: BTreeMap<String, (String, String)>) -> Self {
         let is_of_few = |topic: &String| !OF_EVERY_NODE.contains(&topic.as_str());
         Self {
             topics: topics.filter(is_of_few).collect(),
             nameless: BTreeMap::new(),
+            types,
             next: Duration::ZERO,
         }
     }
@@ -57,10 +61,43 @@ impl Neighbours {
             steps.note_graph(&events[seen..], transport.as_mut());
         }
         self.next = now + steps.look_interval().unwrap_or(LOOK_INTERVAL);
+        for sentence in self.misfits(&events) {
+            tracing::warn!("{sentence}");
+        }
         if let Some(sentence) = self.note(events) {
             tracing::warn!("{sentence}");
         }
         self.next
+    }
+
+    /// A sentence for each topic with a subscription of another type or definition, once.
+    fn misfits(&mut self, events: &[GraphEvent]) -> Vec<String> {
+        let mut sentences = Vec::new();
+        for event in events {
+            let GraphEvent::Subscription(endpoint) = event else {
+                continue;
+            };
+            let Some((type_name, hash)) = self.types.get(&endpoint.topic) else {
+                continue;
+            };
+            let is_other_type = endpoint.type_name.contains('/') && endpoint.type_name != *type_name;
+            let found = endpoint.type_hash.as_deref().unwrap_or_default();
+            if !is_other_type && (found.is_empty() || hash.is_empty() || found == hash) {
+                continue;
+            }
+            let who = endpoint.node.as_ref().or(endpoint.neighbours.first());
+            let who = who.map_or_else(|| "a subscription".to_owned(), ToString::to_string);
+            let what = match is_other_type {
+                true => format!("subscribes to {}, and {type_name} is played", endpoint.type_name),
+                false => format!("has another definition of {type_name} than the bag ({found}, not {hash})"),
+            };
+            sentences.push(format!(
+                "{}: {who} {what}: it gets no message, or misreads them; `holdall migrate` makes a bag for it",
+                endpoint.topic
+            ));
+            self.types.remove(&endpoint.topic);
+        }
+        sentences
     }
 
     /// A sentence about other publishers that have not been named; each topic is named once.
@@ -120,7 +157,7 @@ mod tests {
     #[test]
     fn another_publisher_of_what_is_played_is_named_once() {
         let topics = ["/tf", "/clock", "/rosout"].map(str::to_owned);
-        let mut neighbours = Neighbours::new(topics.into_iter());
+        let mut neighbours = Neighbours::new(topics.into_iter(), BTreeMap::new());
         let live = || {
             vec![
                 publisher("/tf", Some("robot")),
@@ -137,9 +174,29 @@ mod tests {
     }
 
     #[test]
+    fn a_subscription_with_another_definition_is_named_once() {
+        let (types, hash) = (("a/msg/A".to_owned(), "RIHS01_aa".to_owned()), |hash: &str| {
+            GraphEvent::Subscription(EndpointInfo {
+                topic: "/a".to_owned(),
+                type_name: "a/msg/A".to_owned(),
+                type_hash: Some(hash.to_owned()),
+                node: Some(NodeName::in_root("old")),
+                ..EndpointInfo::default()
+            })
+        });
+        let mut neighbours = Neighbours::new([].into_iter(), [("/a".to_owned(), types)].into());
+        assert_eq!(neighbours.misfits(&[hash("RIHS01_aa"), hash("")]), [""; 0]);
+        let found = neighbours.misfits(&[hash("RIHS01_bb"), hash("RIHS01_bb")]);
+        assert!(
+            found.len() == 1 && found[0].starts_with("/a: /old has another definition of a/msg/A"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
     fn of_many_topics_five_are_named() {
         let topic = |number: usize| format!("/t{number}");
-        let mut neighbours = Neighbours::new((0..9).map(topic));
+        let mut neighbours = Neighbours::new((0..9).map(topic), BTreeMap::new());
         let live = (0..9)
             .map(|number| publisher(&topic(number), Some("n")))
             .collect();

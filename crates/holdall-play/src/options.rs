@@ -4,9 +4,12 @@ pub use super::{
     requests::{RequestReplay, RequestSource},
     step_rule::{Lockstep, StepAnswer, StepRule},
 };
-use holdall_bag::reader::{MessageOrder, Moment};
-use holdall_model::{qos::QosProfile, time::Timestamp};
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use holdall_bag::{
+    definitions::DefinitionFolders,
+    reader::{MessageOrder, Moment},
+};
+use holdall_model::{dynamic::migrate::Rules, qos::QosProfile, time::Timestamp};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// The source of `/clock`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,6 +73,15 @@ pub struct PlayWindow {
     pub until: Option<Timestamp>,
     /// Begin at this time of day; at once when it has passed.
     pub start_time: Option<Timestamp>,
+}
+
+/// Definitions in which messages are played.
+#[derive(Clone, Debug)]
+pub struct PlayMigration {
+    /// Where they are.
+    pub folders: Arc<DefinitionFolders>,
+    /// The rules for what differs.
+    pub rules: Rules,
 }
 
 /// Everything about one playback.
@@ -147,6 +159,8 @@ pub struct PlayOptions {
     pub pace: Pace,
     /// What answers each message before the next one is published.
     pub lockstep: Lockstep,
+    /// Definitions that messages get instead of their own.
+    pub migration: Option<PlayMigration>,
 }
 
 impl PlayOptions {
@@ -199,6 +213,7 @@ impl Default for PlayOptions {
             keep_publishers: false,
             pace: Pace::Time,
             lockstep: Lockstep::default(),
+            migration: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::{
     discovery::Discovery,
     error::PlayError,
     files::FileLog,
+    migrated::Migrated,
     neighbours::Neighbours,
     options::{ClockSource, PlayOptions},
     playback::{Gaps, Next, Playback, PlaybackParts, Played},
@@ -58,6 +59,8 @@ impl Player {
         let mut topics = all_topics(&bags, options.keep_publishers)?;
         let publishers = publishers(&bags, &options)?;
         add_hashes(&mut topics, &bags);
+        let played = topics.iter_mut().filter(|topic| choice.takes(&topic.name));
+        let migrated = Migrated::apply_to(played, &bags, options.migration.as_ref())?;
         if let Some(publishers) = &publishers {
             topics.retain(|topic| publishers.takes_topic(&topic.name));
         }
@@ -90,7 +93,10 @@ impl Player {
             &mut transports,
         )?;
         let clock_name = clock_topic.as_ref().map(|_| CLOCK_TOPIC.to_owned());
-        let neighbours = Neighbours::new(publications.published_names().chain(clock_name));
+        let neighbours = Neighbours::new(
+            publications.published_names().chain(clock_name),
+            publications.published_types(),
+        );
         let mut notices = bags.notices();
         if (options.requests.services || options.requests.actions) && publications.requests().next().is_none()
         {
@@ -117,6 +123,7 @@ impl Player {
                     bags,
                     publishers,
                     files: Arc::clone(&files),
+                    migrated,
                 },
                 &publications,
                 &range,

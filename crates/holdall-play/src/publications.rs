@@ -34,6 +34,8 @@ struct Publication {
     latched: Option<usize>,
     /// The recorded publisher that it replays, when each has its own.
     gid: Option<String>,
+    /// The hash of its type, or empty.
+    type_hash: String,
     /// Messages since the last check for subscriptions, and whether there were any then.
     unchecked: u32,
     is_matched: bool,
@@ -64,6 +66,7 @@ impl Publication {
         Self {
             latched: is_latched.then(|| topic.offered_qos_profiles.len().clamp(1, LATCHED_STATE_MAX)),
             gid: recorded.map(|recorded| recorded.gid.clone()),
+            type_hash: request.type_hash.clone().unwrap_or_default(),
             report: TopicReport {
                 name: topic.name.clone(),
                 published_as: request.topic,
@@ -201,6 +204,19 @@ impl Publications {
     pub(crate) fn published_names(&self) -> impl Iterator<Item = String> {
         let topics = self.0.iter().filter(|publication| publication.requests.is_none());
         topics.map(|publication| publication.report.published_as.clone())
+    }
+
+    /// Type and hash of each topic that is published.
+    pub(crate) fn published_types(&self) -> BTreeMap<String, (String, String)> {
+        let topics = self.0.iter().filter(|publication| publication.requests.is_none());
+        let types = topics.map(|publication| {
+            let Publication {
+                report, type_hash, ..
+            } = publication;
+            let name = report.published_as.clone();
+            (name, (report.type_name.clone(), type_hash.clone()))
+        });
+        types.collect()
     }
 
     /// The recorded publishers that the publications replay, in their order; `None` if one replays all of its topic.

@@ -3,6 +3,7 @@
 use super::{
     error::PlayError,
     files::FileLog,
+    migrated::Migrated,
     options::PlayOptions,
     publications::Publications,
     range::PlayRange,
@@ -27,6 +28,8 @@ pub(super) struct StreamSource {
     /// Only messages of these publishers.
     pub publishers: Option<Arc<PublisherChoice>>,
     pub files: Arc<FileLog>,
+    /// New definitions of messages.
+    pub migrated: Migrated,
 }
 
 /// Finds the publication of a message.
@@ -60,30 +63,34 @@ impl PublicationIndex {
     }
 
     /// `None` for a topic that is not played.
-    fn find(&self, topic: &TopicInfo) -> Option<usize> {
+    fn find(&self, topic: &TopicInfo, type_name: &str) -> Option<usize> {
         let gid = topic.publisher.as_ref().map(|publisher| publisher.gid.as_str());
         let is_its = |entry: &&Entry| {
-            entry.type_name == topic.type_name && (entry.gid.is_none() || entry.gid.as_deref() == gid)
+            entry.type_name == type_name && (entry.gid.is_none() || entry.gid.as_deref() == gid)
         };
         let entries = self.0.get(&topic.name)?;
         entries.iter().find(is_its).map(|entry| entry.publication)
     }
 
     /// Finds the publisher of a message.
-    fn play_message(&self, message: BagMessage) -> Option<PlayMessage> {
-        let publication = self.find(&message.topic)?;
-        // A payload keeps its whole chunk in memory, which the bound of the read-ahead does not see: small ones are copied out.
-        let payload = if message.payload.len() < COPY_BYTES_MAX {
-            Bytes::copy_from_slice(&message.payload)
-        } else {
-            message.payload
+    fn play_message(&self, message: BagMessage, migrated: &Migrated) -> Option<Result<PlayMessage, String>> {
+        let (type_name, payload) = match migrated.played(&message.topic, message.payload) {
+            Ok(played) => played,
+            Err(error) => return Some(Err(error)),
         };
-        Some(PlayMessage {
+        let publication = self.find(&message.topic, type_name)?;
+        // A payload keeps its whole chunk in memory, which the bound of the read-ahead does not see: small ones are copied out.
+        let payload = if payload.len() < COPY_BYTES_MAX {
+            Bytes::copy_from_slice(&payload)
+        } else {
+            payload
+        };
+        Some(Ok(PlayMessage {
             stamp: message.stamp,
             publication,
             payload,
             latched: false,
-        })
+        }))
     }
 }
 
@@ -109,6 +116,7 @@ pub(super) fn open_stream(
     let first = range.first;
     let log = Arc::clone(&source.files);
     let opened: FileHook = Arc::new(move |bag, file| log.opened(bag, file));
+    let source = Arc::new(source);
     Box::new(move |from, until| {
         // The metadata may have a wrong first stamp: the whole bag means the whole bag.
         filter.from = (from > first).then_some(from);
@@ -119,8 +127,9 @@ pub(super) fn open_stream(
             _ => Vec::new(),
         };
         let messages = source.bags.messages_noting_files(&filter, &opened);
+        let source = Arc::clone(&source);
         let playable = messages.filter_map(move |message| match message {
-            Ok(message) => index.play_message(message).map(Ok),
+            Ok(message) => index.play_message(message, &source.migrated),
             Err(error) => Some(Err(error.to_string())),
         });
         Box::new(state.into_iter().map(Ok).chain(playable)) as MessageStream
@@ -147,8 +156,13 @@ fn latched_state(
     let playable = found
         .into_iter()
         .filter(is_before)
-        .filter_map(|message| index.play_message(message));
+        .filter_map(|message| index.play_message(message, &source.migrated));
     playable
+        .filter_map(|message| {
+            message
+                .inspect_err(|error| tracing::warn!("a latched message is not published: {error}"))
+                .ok()
+        })
         .map(|message| PlayMessage {
             latched: true,
             ..message

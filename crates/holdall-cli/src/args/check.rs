@@ -9,6 +9,7 @@ Examples:
   holdall check lab                       read the whole bag: a verdict for each file, exit code 1 when something is wrong
   holdall check lab/lab_3.mcap            a single storage file
   holdall check lab --contract robot.yaml  the rules of a contract, too: exit code 4 when one fails
+  holdall check lab --distro kilted       what differs from the types of a distribution, field by field: exit code 1
   holdall check --json lab | jq '.files[].findings.list[]'";
 
 /// All flags of `holdall check`.
@@ -21,6 +22,10 @@ pub struct CheckArguments {
     /// The contract that judges them.
     #[command(flatten)]
     pub contract: super::contract::ContractArgument,
+
+    /// The definitions that its types are compared with.
+    #[command(flatten)]
+    pub target: super::migrate::TargetArguments,
 
     /// One JSON object for each bag, one per line
     #[arg(long)]

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &str, &str); 6] = [
     (
         "Change",
         "filter convert split merge repair",
-        "compress decompress reindex attach decrypt",
+        "migrate compress decompress reindex attach decrypt",
     ),
     ("Share", "play export upload serve bridge", "burst"),
     ("Measure", "top echo hz", "bw delay bench"),
@@ -53,6 +53,7 @@ const NEEDED: &[(&str, &str)] = &[
     ),
     ("filter", "output topics start end where max-rate"),
     ("compress", "output level mode video cloud json"),
+    ("migrate", "output definitions distro from rules draft-rules"),
     ("bridge", "foxglove foxglove-control topics regex"),
     ("serve", "foxglove topics rate loop play"),
     ("web", "token-file transport"),

@@ -25,6 +25,7 @@ pub mod hints;
 pub mod info;
 pub mod known;
 pub mod listen;
+pub mod migrate;
 mod node_parameters;
 pub mod play;
 pub mod plot;
@@ -154,6 +155,9 @@ pub enum Verb {
     /// Keep some messages: by topic, type, time, rate or content
     #[command(after_help = tools::FILTER_EXAMPLES)]
     Filter(Box<tools::FilterArguments>),
+    /// Give messages the definitions of another distribution or workspace
+    #[command(after_help = migrate::EXAMPLES, after_long_help = format!("{}\n\n{}", migrate::EXAMPLES, migrate::NOTES))]
+    Migrate(migrate::MigrateArguments),
     /// Compress a bag: its chunks, its files or its messages
     #[command(after_help = compress::COMPRESS_EXAMPLES)]
     Compress(compress::CompressArguments),

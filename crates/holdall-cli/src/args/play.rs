@@ -89,6 +89,19 @@ pub struct PlayArguments {
     #[arg(long, value_name = "FILE", help_heading = "What to play")]
     pub storage_config_file: Option<PathBuf>,
 
+    /// Play messages in the definitions of --definitions or --distro, by these rules: a file, or those of holdall, ros1 or ros2 (see holdall migrate)
+    #[arg(long, value_name = "FILE", help_heading = "What to play")]
+    pub migrate: Option<PathBuf>,
+
+    /// With --migrate: the definitions of a distribution of ROS 2
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "migrate",
+        help_heading = "What to play"
+    )]
+    pub distro: Option<String>,
+
     /// Play these topics only
     #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to play")]
     pub topics: Vec<String>,

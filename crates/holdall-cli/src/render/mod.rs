@@ -11,6 +11,7 @@ mod fit;
 pub mod info;
 pub mod labels;
 pub mod listen;
+pub mod migrate;
 pub mod overview;
 pub mod paint;
 pub mod past_events;

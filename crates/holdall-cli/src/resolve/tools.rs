@@ -165,6 +165,7 @@ pub fn output(
         split_moments: division.at.clone(),
         splits_episodes: division.by.is_some(),
         compression,
+        migration: None,
         changes: Vec::new(),
         frames: BTreeMap::new(),
         renames: BTreeMap::new(),

@@ -1,16 +1,22 @@
 //! `holdall check`: reads bags completely and reports their faults.
 
-use super::{contract, input};
+use super::{contract, input, migrate};
 use crate::{
     VerbResult,
     args::check::CheckArguments,
     exit::{Failure, Outcome},
     output,
-    render::{check, contract as render, paint::Paint},
+    render::{check, contract as render, migrate as types, paint::Paint},
     terminal::{log, progress::Progress},
 };
-use holdall::{reader::Bag, tools};
-use holdall_model::contract::{Contract, Outcome as Judged, Verdict};
+use holdall::{
+    reader::{Bag, BagSet},
+    tools::{self, migrate::compare},
+};
+use holdall_model::{
+    contract::{Contract, Outcome as Judged, Verdict},
+    dynamic::migrate::Compared,
+};
 use serde_json::json;
 use std::{path::Path, sync::Arc};
 use tracing::level_filters::LevelFilter;
@@ -24,6 +30,9 @@ pub fn run(args: &CheckArguments) -> VerbResult {
         .as_deref()
         .map(contract::read)
         .transpose()?;
+    let target = (!args.target.is_empty())
+        .then(|| migrate::target(&args.target))
+        .transpose()?;
     let mut outcome = Outcome::Done;
     let named = input::resolve(&args.bags)?;
     for path in &named.paths {
@@ -35,6 +44,17 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             .as_ref()
             .map(|contract| judged(path, contract))
             .transpose()?;
+        // One that cannot be opened has its findings.
+        let compared = target.as_ref().filter(|_| found.state.is_some()).map(|target| {
+            let bag = Bag::open(path).map_err(Failure::failed)?;
+            let set = BagSet::from(vec![migrate::with_old(bag, &args.target)?]);
+            compare(&set, target).map_err(|error| Failure::making(error, &named.paths))
+        });
+        let compared = compared.transpose()?;
+        let is_other = |(_, compared): &(_, Compared)| matches!(compared, Compared::Other(_));
+        if compared.iter().flatten().any(is_other) {
+            outcome = outcome.or_worse(Outcome::Different);
+        }
         if !found.is_sound() {
             outcome = outcome.or_worse(Outcome::Failed);
         } else if verdict
@@ -48,11 +68,17 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             if let Some(verdict) = &verdict {
                 json["contract"] = json!(verdict);
             }
+            if let Some(compared) = &compared {
+                json["definitions"] = types::json(compared);
+            }
             json.to_string()
         } else {
             let mut text = check::text(&found, Paint::stdout());
             if let (Some(contract), Some(verdict)) = (&contract, &verdict) {
                 text.push_str(&render::text(contract, verdict, Paint::stdout()));
+            }
+            if let Some(compared) = &compared {
+                text.push_str(&types::text(compared, Paint::stdout()));
             }
             text
         })?;

@@ -332,7 +332,7 @@ fn one(
 }
 
 /// Makes a bag; exit code 3 when something of the inputs cannot be read, which is left out and listed.
-fn make(inputs: Vec<Bag>, choice: Choice, output: OutputOptions, doing: &str, json: bool) -> VerbResult {
+pub fn make(inputs: Vec<Bag>, choice: Choice, output: OutputOptions, doing: &str, json: bool) -> VerbResult {
     make_recoded((inputs, choice, output), None, doing, json)
 }
 

@@ -24,6 +24,7 @@ mod list;
 mod listen;
 mod live_topics;
 mod man;
+mod migrate;
 mod play;
 mod player_node;
 mod plot;
@@ -97,6 +98,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Merge(arguments) => convert::merge(&arguments),
         Verb::Split(arguments) => convert::split(&arguments),
         Verb::Filter(arguments) => convert::filter(&arguments),
+        Verb::Migrate(arguments) => migrate::run(&arguments),
         Verb::Compress(arguments) => convert::compress(&arguments),
         Verb::Decompress(arguments) => convert::decompress(&arguments),
         Verb::Decrypt(arguments) => decrypt::run(&arguments),

@@ -17,7 +17,7 @@ use crate::{
     },
     transport,
     units::format_elapsed,
-    verbs::{player_node::PlayerNode, viewers, web},
+    verbs::{migrate, player_node::PlayerNode, viewers, web},
 };
 use holdall::play::{
     Player,
@@ -72,6 +72,7 @@ pub fn burst(args: &BurstArguments) -> VerbResult {
 fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     let mut options = resolve::play::resolve(args, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
+    options.migration = migrate::of_playback(args)?;
     log::start(args.console.log_level.filter());
     screen::never_wait();
     // Keeps the copy of standard input until the end.

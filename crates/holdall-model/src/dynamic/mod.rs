@@ -4,7 +4,7 @@
 //! [`TypePlan::compile`] turns a [`Definition`](crate::interface::Definition) into a plan; [`TypePlan::walk`]
 //! hands the values of a payload to a [`Visitor`] as views of its bytes. [`text`] writes them as JSON and
 //! YAML, [`expression`] evaluates conditions on them. [`encode`] makes payloads of values, JSON and YAML;
-//! [`edit`] changes fields of a payload and copies the rest; [`columns`] makes tables of many payloads, and [`part`] reads single fields. [`JsonPlan`]
+//! [`edit`] changes fields of a payload and copies the rest; [`migrate`] makes messages of another definition; [`columns`] makes tables of many payloads, and [`part`] reads single fields. [`JsonPlan`]
 //! makes a plan of a JSON schema, and payloads of its messages.
 //!
 //! Plain CDR (`CDR_BE`, `CDR_LE`) as ROS 2 writes it, and plain XCDR2 (`CDR2_BE`, `CDR2_LE`) of final types
@@ -22,6 +22,7 @@ pub mod encode;
 mod error;
 pub mod expression;
 mod json_schema;
+pub mod migrate;
 pub mod part;
 mod plan;
 mod primitives;

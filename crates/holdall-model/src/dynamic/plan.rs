@@ -78,7 +78,12 @@ impl TypePlan {
         let ElementPlan::Struct(root) = field.element else {
             return None;
         };
-        Some(Self { root, ..self.clone() })
+        Some(self.of_structure(root))
+    }
+
+    /// A struct of this plan, as a separate type.
+    pub(super) fn of_structure(&self, root: usize) -> Self {
+        Self { root, ..self.clone() }
     }
 
     /// Compiles a resolved definition.

@@ -1,13 +1,13 @@
 //! Changes fields of messages while a bag is copied.
 
-use super::{ToolError, choice::Chooser};
+use super::{OutputOptions, ToolError, choice::Chooser, migrate::Migrations};
 use holdall_bag::{
     decode::{ChoiceError, Decoder, Decoders, listed},
     reader::{BagMessage, BagSet},
 };
 use holdall_model::{
     dynamic::{edit::Editor, expression::split_topic},
-    topic::TopicInfo,
+    topic::{MessageDefinition, TopicInfo},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -65,6 +65,7 @@ struct OfTopic {
 pub(super) struct Changer {
     /// By name and type.
     topics: BTreeMap<TopicKey, OfTopic>,
+    migrations: Migrations,
     /// The topic of each description that messages share, so that names are compared once per file.
     known: HashMap<usize, (Arc<TopicInfo>, Option<TopicKey>)>,
     /// Number of messages that were changed.
@@ -75,23 +76,21 @@ impl Changer {
     /// Checks all changes against the types of their topics.
     ///
     /// # Errors
-    /// A topic that the inputs do not have or that is not selected, one without a definition, a field that its type
+    /// What a migration has no place for; a topic that the inputs do not have or that is not selected, one without a definition, a field that its type
     /// does not have, and a value that the field cannot hold.
-    pub fn compile(
-        set: &BagSet,
-        changes: &[FieldChange],
-        frames: &BTreeMap<String, String>,
-        chooser: &Chooser,
-    ) -> Result<Self, ToolError> {
+    pub fn compile(set: &BagSet, output: &OutputOptions, chooser: &Chooser) -> Result<Self, ToolError> {
         let mut by_topic: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for change in changes {
+        for change in &output.changes {
             by_topic
                 .entry(&change.topic)
                 .or_default()
                 .push(&change.assignment);
         }
         let mut decoders = Decoders::new(set.clone());
-        let mut changer = Self::default();
+        let mut changer = Self {
+            migrations: Migrations::compile(set, output.migration.as_ref())?,
+            ..Self::default()
+        };
         let topics = set.topics();
         for (name, assignments) in by_topic {
             let refused = |reason: String| ToolError::Change {
@@ -127,7 +126,7 @@ impl Changer {
                 return Err(refused("it is not among the topics that are chosen".to_owned()));
             }
         }
-        changer.replace_frames(frames, &topics, &mut decoders, chooser)?;
+        changer.replace_frames(&output.frames, &topics, &mut decoders, chooser)?;
         for notice in decoders.take_notices() {
             tracing::warn!("{notice}");
         }
@@ -185,16 +184,23 @@ impl Changer {
     /// # Errors
     /// A payload that does not fit the definition of its type.
     pub fn change(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<bool, ToolError> {
-        if self.topics.is_empty() {
+        if self.topics.is_empty() && self.migrations.is_empty() {
             return Ok(false);
         }
         let address = Arc::as_ptr(&message.topic) as usize;
         let (_, key) = self.known.entry(address).or_insert_with(|| {
             let key = (message.topic.name.clone(), message.topic.type_name.clone());
-            let key = self.topics.contains_key(&key).then_some(key);
+            let is_changed = self.topics.contains_key(&key) || self.migrations.takes(&key);
+            let key = is_changed.then_some(key);
             (Arc::clone(&message.topic), key)
         });
-        let Some(topic) = key.as_ref().and_then(|key| self.topics.get_mut(key)) else {
+        let Some(key) = key else { return Ok(false) };
+        if self.migrations.takes(key) {
+            self.migrations.apply(key, message, out)?;
+            self.count += 1;
+            return Ok(true);
+        }
+        let Some(topic) = self.topics.get_mut(key) else {
             return Ok(false);
         };
         topic.messages += 1;
@@ -213,6 +219,16 @@ impl Changer {
         let is_changed = written.iter().any(|written| *written > 0);
         self.count += u64::from(is_changed);
         Ok(is_changed)
+    }
+
+    /// The migrations among the changes.
+    pub fn migrations(&self) -> &Migrations {
+        &self.migrations
+    }
+
+    /// The definition that a topic's messages get; `None` if they keep their own.
+    pub fn definition(&self, topic: &TopicInfo) -> Option<&MessageDefinition> {
+        self.migrations.definition(topic)
     }
 
     /// Warns of elements that lists did not have.

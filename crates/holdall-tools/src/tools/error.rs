@@ -2,7 +2,10 @@
 
 use holdall_bag::{decode, live::LockError, reader, writer};
 use holdall_io::disk::DiskError;
-use holdall_model::{dynamic::edit::EditError, selection::SelectionError};
+use holdall_model::{
+    dynamic::{edit::EditError, migrate::RuleError},
+    selection::SelectionError,
+};
 use holdall_storage::StorageError;
 use std::path::PathBuf;
 
@@ -108,6 +111,25 @@ pub enum ToolError {
         log_time: i64,
         /// The cause.
         source: EditError,
+    },
+    /// Rules of a migration that do not fit the types.
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    /// What the new definitions have no place for.
+    #[error("without a rule nothing was written: {}", refusals.join("; "))]
+    NotCarried {
+        /// One clause each.
+        refusals: Vec<String>,
+    },
+    /// A message that the new definition cannot hold.
+    #[error("{topic}, message of {log_time} ns: {reason}; no bag was made")]
+    Migrate {
+        /// The topic.
+        topic: String,
+        /// Reception time.
+        log_time: i64,
+        /// The cause.
+        reason: String,
     },
     /// The threads of a compression could not be started, or compression failed.
     #[error("cannot compress messages: {0}")]

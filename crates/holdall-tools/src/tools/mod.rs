@@ -21,6 +21,7 @@ mod in_place;
 mod latched;
 mod left_out;
 pub mod manage;
+pub mod migrate;
 mod narrowing;
 mod options;
 pub mod overview;

@@ -66,6 +66,8 @@ pub struct OutputOptions {
     pub compression: CompressionOptions,
     /// New values for fields of messages.
     pub changes: Vec<super::FieldChange>,
+    /// Definitions that the messages get instead of their own.
+    pub migration: Option<super::migrate::NewDefinitions>,
     /// New names of coordinate frames by old: in each `frame_id` and `child_frame_id` of all messages.
     pub frames: BTreeMap<String, String>,
     /// New names of topics by old; those that services and actions derive are renamed with them.

@@ -215,6 +215,7 @@ fn output_bag(
         },
         compression,
         changes: Vec::new(),
+        migration: None,
         frames: BTreeMap::new(),
         renames: BTreeMap::new(),
         shift: Shift::default(),

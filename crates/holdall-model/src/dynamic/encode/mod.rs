@@ -33,6 +33,7 @@ pub use value::{Plain, Plains, Value};
 
 pub(super) use convert::Converter;
 pub(super) use default::DefaultText;
+pub(super) use value::is_same;
 pub(super) use writer::Writer;
 
 use super::{EncodeError, TypePlan};

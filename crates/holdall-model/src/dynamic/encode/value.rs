@@ -180,7 +180,7 @@ impl Plains {
 }
 
 /// Whether values of two kinds have the same type in Rust and the same bytes: `uint8`, `byte` and `char`.
-pub(super) const fn is_same(one: Primitive, other: Primitive) -> bool {
+pub(in crate::dynamic) const fn is_same(one: Primitive, other: Primitive) -> bool {
     const fn group(kind: Primitive) -> Primitive {
         match kind {
             Primitive::Byte | Primitive::Char => Primitive::Uint8,

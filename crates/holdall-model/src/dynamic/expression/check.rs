@@ -49,12 +49,7 @@ struct Part {
 
 /// Checks a whole expression.
 pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, ExpressionError> {
-    let mut checker = Checker {
-        plan,
-        selection: Selection::default(),
-        known: Vec::new(),
-        names: Vec::new(),
-    };
+    let mut checker = Checker::new(plan);
     let node = checker.boolean(parsed)?;
     Ok(Checked {
         selection: checker.selection,
@@ -65,12 +60,7 @@ pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, Express
 
 /// Checks an expression that is to have one number for each message; a boolean is 1 or 0.
 pub(super) fn check_number(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, ExpressionError> {
-    let mut checker = Checker {
-        plan,
-        selection: Selection::default(),
-        known: Vec::new(),
-        names: Vec::new(),
-    };
+    let mut checker = Checker::new(plan);
     let part = checker.part(parsed)?;
     if part.is_any {
         let reason = "it has many values; name one, as in [0]";
@@ -86,18 +76,23 @@ pub(super) fn check_number(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, 
     })
 }
 
+/// Checks an expression that is to have values of any kind for each message: one, or those of all elements of a list.
+pub(super) fn check_values(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, ExpressionError> {
+    let mut checker = Checker::new(plan);
+    let part = checker.part(parsed)?;
+    Ok(Checked {
+        selection: checker.selection,
+        names: checker.names,
+        node: part.node,
+    })
+}
+
 /// Follows a path through a type.
 pub(super) fn typed_path<'p>(
     plan: &'p TypePlan,
     path: &[(usize, PathStep)],
 ) -> Result<TypedPath<'p>, ExpressionError> {
-    let checker = Checker {
-        plan,
-        selection: Selection::default(),
-        known: Vec::new(),
-        names: Vec::new(),
-    };
-    checker.follow(path)
+    Checker::new(plan).follow(path)
 }
 
 struct Checker<'p> {
@@ -109,6 +104,15 @@ struct Checker<'p> {
 }
 
 impl<'p> Checker<'p> {
+    fn new(plan: &'p TypePlan) -> Self {
+        Self {
+            plan,
+            selection: Selection::default(),
+            known: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+
     /// A part that must be true or false.
     fn boolean(&mut self, parsed: &Parsed) -> Result<Node, ExpressionError> {
         let part = self.part(parsed)?;

@@ -1,6 +1,6 @@
 //! Evaluates a checked expression on the values that were found.
 
-use crate::dynamic::{Scalar, select::Found};
+use crate::dynamic::{Scalar, encode::Literal, select::Found};
 use regex::Regex;
 use std::{borrow::Cow, cmp::Ordering};
 
@@ -122,6 +122,21 @@ pub(super) fn number(node: &Node, slots: &[Found<'_>]) -> Option<f64> {
         Value::Bool(value) => Some(f64::from(u8::from(value))),
         value => float(&value),
     }
+}
+
+/// All values of a node, in order; none if a list is too short.
+pub(super) fn literals(node: &Node, slots: &[Found<'_>]) -> Vec<Literal> {
+    let mut found = Vec::new();
+    each(node, slots, &mut |value| {
+        found.push(match value {
+            Value::Bool(value) => Literal::Bool(value),
+            Value::Integer(value) => Literal::Integer(value),
+            Value::Float(value) => Literal::Float(value),
+            Value::Text(text) => Literal::Text(text.into_owned()),
+        });
+        true
+    });
+    found
 }
 
 /// One side may have many values; the other has one or none.
@@ -281,7 +296,7 @@ fn characters<'a>(value: &Value<'_>) -> Option<Value<'a>> {
     }
 }
 
-/// Integers stay integers where they can; a result beyond 127 bits, and each division, is a float.
+/// Integers stay integers where they can; a result beyond 127 bits, and each division with a remainder, is a float.
 fn calculate<'a>(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Option<Value<'a>> {
     if let (Value::Integer(left), Value::Integer(right)) = (left, right) {
         let exact = match operator {
@@ -289,7 +304,10 @@ fn calculate<'a>(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Opt
             Operator::Subtract => left.checked_sub(*right),
             Operator::Multiply => left.checked_mul(*right),
             Operator::Remainder => left.checked_rem(*right),
-            Operator::Divide => None,
+            Operator::Divide => match left.checked_rem(*right) {
+                Some(0) => left.checked_div(*right),
+                _ => None,
+            },
         };
         if let Some(exact) = exact {
             return Some(Value::Integer(exact));

@@ -4,7 +4,7 @@
 //! a || b, a or b          a && b, a and b          !a, not a          ( )
 //! == != < <= > >=         (= is ==) numbers with numbers, texts with texts, booleans with booleans
 //! =~ !~                   a text matches a regular expression somewhere, or does not
-//! + - * / %               / divides without rounding
+//! + - * / %               / divides without rounding; whole numbers stay exact
 //! 12  -0.5  1e9  0x1f     "text"  'text'           true  false
 //! pose.position.x         fields by name
 //! covariance[0] poses[-1].position.z               elements; negative from the end
@@ -23,6 +23,7 @@ pub mod rows;
 
 use super::{
     DecodeError, FieldPlan, TypePlan,
+    encode::Literal,
     select::{Found, Selection, Step},
 };
 use serde_json::Value;
@@ -169,6 +170,37 @@ impl Formula {
     /// The type of the messages.
     pub fn type_name(&self) -> &str {
         self.plan.type_name()
+    }
+}
+
+/// A compiled calculation that has values of any kind, exact where they are whole numbers: one for each message, or those of all elements of a
+/// list.
+#[derive(Clone, Debug)]
+pub(super) struct Values {
+    plan: Arc<TypePlan>,
+    selection: Selection,
+    /// The fields that it reads, as they were written.
+    pub names: Vec<String>,
+    node: evaluate::Node,
+}
+
+impl Values {
+    /// Parses a calculation and checks it against a type.
+    pub fn compile(plan: Arc<TypePlan>, text: &str) -> Result<Self, ExpressionError> {
+        let checked = check::check_values(&plan, &parse::parse(text)?)?;
+        Ok(Self {
+            plan,
+            selection: checked.selection,
+            names: checked.names,
+            node: checked.node,
+        })
+    }
+
+    /// Its values for a message; none if a list is too short.
+    pub fn of(&self, payload: &[u8]) -> Result<Vec<Literal>, DecodeError> {
+        let mut slots = vec![Found::default(); self.names.len()];
+        self.selection.find(&self.plan, payload, &mut slots)?;
+        Ok(evaluate::literals(&self.node, &slots))
     }
 }
 

@@ -110,7 +110,11 @@ pub fn run_recoded(
     if let Some(recoder) = &mut recoder {
         recoder.begin(&set)?;
     }
-    let changer = Changer::compile(&set, &job.output.changes, &job.output.frames, &chooser)?;
+    let changer = Changer::compile(&set, &job.output, &chooser)?;
+    let migrated = changer
+        .migrations()
+        .custom_data(set.bags(), job.output.migration.as_ref());
+    job.output.custom_data.extend(migrated);
     let relabel = Relabel::new(&set, &job.output.renames, job.output.shift, &chooser)?;
     let settled = |moment: &Moment, what| settle(&set, &job.choice, moment, what);
     let start = job
@@ -171,6 +175,7 @@ pub fn run_recoded(
         && !set.has_runs()
         && !has_other()?
         && job.output.changes.is_empty()
+        && changer.migrations().is_empty()
         && job.output.frames.is_empty()
         && relabel.is_idle()
         && job.choice.is_by_index()

@@ -1,0 +1,297 @@
+"""Bags with old definitions, written by rosbags, become bags that rosbags reads with new ones."""
+
+import json
+import random
+import re
+import sqlite3
+
+import numpy as np
+import pytest
+from rosbags.rosbag1 import Writer as Ros1Writer
+from rosbags.rosbag2 import Reader, StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+START = 1_700_000_000_000_000_000
+MESSAGES = 5
+# All that changed between Foxy and Kilted, alone and within others, and what did not.
+TYPES = """actionlib_msgs/GoalStatusArray builtin_interfaces/Time diagnostic_msgs/DiagnosticArray geometry_msgs/PoseWithCovarianceStamped
+geometry_msgs/TransformStamped geometry_msgs/TwistStamped geometry_msgs/Wrench lifecycle_msgs/TransitionEvent nav_msgs/OccupancyGrid nav_msgs/Odometry
+nav_msgs/Path rcl_interfaces/Log rcl_interfaces/ParameterDescriptor rcl_interfaces/ParameterEvent rosgraph_msgs/Clock sensor_msgs/BatteryState
+sensor_msgs/CameraInfo sensor_msgs/CompressedImage sensor_msgs/Image sensor_msgs/Imu sensor_msgs/JointState sensor_msgs/LaserScan sensor_msgs/NavSatFix
+sensor_msgs/PointCloud2 sensor_msgs/Range shape_msgs/SolidPrimitive std_msgs/Float64MultiArray tf2_msgs/TFMessage trajectory_msgs/JointTrajectory
+visualization_msgs/Marker visualization_msgs/MarkerArray visualization_msgs/InteractiveMarkerUpdate""".split()
+NUMBERS = {"float32": np.float32, "float64": np.float64, "bool": np.bool_, "byte": np.int8, "char": np.uint8, "octet": np.int8}
+
+
+def store_of(name):
+    return get_typestore(Stores[f"ROS2_{name.upper()}"])
+
+
+def value_of(store, rng, described):
+    """A random value; `described` as rosbags has it."""
+    kind, detail = int(described[0]), described[1]
+    if kind == 1:
+        name = detail[0]
+        if name == "string":
+            return "".join(rng.choices("abc é", k=rng.randrange(6)))
+        return plain_of(rng, name).item()
+    if kind == 2:
+        return message_of(store, rng, detail)
+    inner, count = detail
+    count = count if kind == 3 else rng.randrange(min(count or 4, 4))
+    if int(inner[0]) == 1 and inner[1][0] != "string":
+        values = [plain_of(rng, inner[1][0]) for _ in range(count)]
+        return np.array(values, dtype=NUMBERS.get(inner[1][0]) or getattr(np, inner[1][0]))
+    return [value_of(store, rng, inner) for _ in range(count)]
+
+
+def plain_of(rng, name):
+    if name == "bool":
+        return np.bool_(rng.random() < 0.5)
+    if name.startswith("float"):
+        return NUMBERS[name](rng.uniform(-1e6, 1e6))
+    limits = np.iinfo(NUMBERS.get(name) or getattr(np, name))
+    return limits.dtype.type(rng.randint(limits.min, limits.max))
+
+
+def message_of(store, rng, name):
+    fields = store.fielddefs[name][1]
+    return store.types[name](**{field: value_of(store, rng, described) for field, described in fields})
+
+
+def write(path, store, messages, plugin=StoragePlugin.MCAP):
+    """A bag of {topic: (type, messages)}."""
+    with Writer(path, version=9, storage_plugin=plugin) as writer:
+        for topic, (name, values) in messages.items():
+            connection = writer.add_connection(topic, name, typestore=store)
+            for number, value in enumerate(values):
+                writer.write(connection, START + number, store.serialize_cdr(value, name))
+    return path
+
+
+def read(path, store):
+    """{topic: (type, messages)} by rosbags, which must find the hash that its own definition has."""
+    found = {}
+    with Reader(path) as reader:
+        for connection in reader.connections:
+            assert connection.digest == store.hash_rihs01(connection.msgtype), connection.msgtype
+            found[connection.topic] = (connection.msgtype, [])
+        for connection, _, raw in reader.messages():
+            found[connection.topic][1].append(store.deserialize_cdr(raw, connection.msgtype))
+    return found
+
+
+def assert_carried(old, new, path=""):
+    """Each value of the old message is in the field of the same name."""
+    if hasattr(old, "__dataclass_fields__"):
+        for field in old.__dataclass_fields__:
+            if field != "__msgtype__" and hasattr(new, field):
+                assert_carried(getattr(old, field), getattr(new, field), f"{path}.{field}")
+    elif isinstance(old, list):
+        assert len(old) == len(new), path
+        for number, pair in enumerate(zip(old, new, strict=True)):
+            assert_carried(*pair, f"{path}[{number}]")
+    elif isinstance(old, np.ndarray):
+        assert old.dtype == new.dtype and old.tobytes() == new.tobytes(), path
+    else:
+        assert old == new or old != old, (path, old, new)
+
+
+def done(world, *arguments, code=0, **how):
+    told = world.run(*arguments, **how)
+    assert told.returncode == code, (arguments, told.stdout, told.stderr)
+    return told
+
+
+@pytest.mark.parametrize("plugin", [StoragePlugin.MCAP, StoragePlugin.SQLITE3])
+@pytest.mark.parametrize(("old", "new"), [("foxy", "kilted"), ("humble", "kilted"), ("iron", "lyrical")])
+def test_thirty_types_go_from_one_distribution_to_another(world, old, new, plugin):
+    before, after, rng = store_of(old), store_of(new), random.Random(f"{old}{new}")
+    names = [name.replace("/", "/msg/") for name in TYPES]
+    # Lyrical has no actionlib_msgs: such messages stay as they are.
+    names = [name for name in names if name in after.fielddefs]
+    assert len(names) >= 30
+    messages = {f"/t{number}": (name, [message_of(before, rng, name) for _ in range(MESSAGES)]) for number, name in enumerate(names)}
+    for _, values in messages.values():
+        for value in values:
+            if hasattr(value, "timestamp"):
+                # Until 2038, as a stamp has it.
+                value.timestamp %= 2**31 * 10**9
+    bag = write(world.folder / "bag", before, messages, plugin)
+    differs = {topic for topic, (name, _) in messages.items() if before.hash_rihs01(name) != after.hash_rihs01(name)}
+    told = done(world, "check", bag, "--distro", new, "--json", code=1 if differs else 0)
+    listed = {entry["topic"] for entry in json.loads(told.stdout)["definitions"] if entry["definition"] == "other"}
+    assert listed == differs and differs
+    done(world, "migrate", bag, "-o", world.folder / "new", "--distro", new, "--rules", "ros2")
+    found = read(world.folder / "new", after)
+    assert found.keys() == messages.keys()
+    for topic, (name, values) in messages.items():
+        assert found[topic][0] == name and len(found[topic][1]) == MESSAGES
+        for one, other in zip(values, found[topic][1], strict=True):
+            assert_carried(one, other, topic)
+            if name == "lifecycle_msgs/msg/TransitionEvent" and new == "lyrical":
+                assert other.stamp.sec * 10**9 + other.stamp.nanosec == one.timestamp
+    done(world, "check", world.folder / "new", "--distro", new)
+
+
+VISION = {
+    "old": {
+        "ObjectHypothesis": "string id\nfloat64 score",
+        "ObjectHypothesisWithPose": "string id\nfloat64 score\ngeometry_msgs/PoseWithCovariance pose",
+        "BoundingBox2D": "geometry_msgs/Pose2D center\nfloat64 size_x\nfloat64 size_y",
+        "Detection2D": "std_msgs/Header header\nObjectHypothesisWithPose[] results\nBoundingBox2D bbox\nsensor_msgs/Image source_img\nbool is_tracking\nstring tracking_id",
+        "Detection2DArray": "std_msgs/Header header\nDetection2D[] detections",
+        "Classification2D": "std_msgs/Header header\nObjectHypothesis[] results\nsensor_msgs/Image source_img",
+    },
+    "new": {
+        "ObjectHypothesis": "string class_id\nfloat64 score",
+        "ObjectHypothesisWithPose": "ObjectHypothesis hypothesis\ngeometry_msgs/PoseWithCovariance pose",
+        "Point2D": "float64 x\nfloat64 y",
+        "Pose2D": "Point2D position\nfloat64 theta",
+        "BoundingBox2D": "Pose2D center\nfloat64 size_x\nfloat64 size_y",
+        "Detection2D": "std_msgs/Header header\nObjectHypothesisWithPose[] results\nBoundingBox2D bbox\nstring id",
+        "Detection2DArray": "std_msgs/Header header\nDetection2D[] detections",
+        "Classification": "std_msgs/Header header\nObjectHypothesis[] results",
+    },
+}
+
+
+def vision(distribution, which, folder=None):
+    """A store with vision_msgs, which is written to a folder, too."""
+    store, types = store_of(distribution), {}
+    for name, text in VISION[which].items():
+        types |= get_types_from_msg(text, f"vision_msgs/msg/{name}")
+        if folder:
+            (folder / "vision_msgs/msg").mkdir(parents=True, exist_ok=True)
+            (folder / f"vision_msgs/msg/{name}.msg").write_text(text)
+    store.register(types)
+    return store
+
+
+def test_detections_of_foxy_become_those_of_humble(world):
+    before, after, rng = vision("foxy", "old"), vision("humble", "new", world.folder / "ws"), random.Random(1)
+    names = {"/boxes": "vision_msgs/msg/Detection2DArray", "/class": "vision_msgs/msg/Classification2D"}
+    messages = {topic: (name, [message_of(before, rng, name) for _ in range(20)]) for topic, name in names.items()}
+    bag = write(world.folder / "bag", before, messages)
+    new = ["--definitions", world.folder / "ws", "--distro", "humble"]
+    told = done(world, "migrate", bag, "-o", world.folder / "new", *new, code=2)
+    assert "without a rule nothing was written: " in told.stderr and told.stderr.count("\n") == 1
+    assert "; vision_msgs/msg/Detection2D: source_img (sensor_msgs/msg/Image) has no place; " in told.stderr
+    assert not (world.folder / "new").exists()
+    draft = done(world, "migrate", bag, *new, "--draft-rules").stdout
+    assert "id: tracking_id # probably renamed" in draft and "# drop: [source_img, is_tracking]" in draft
+    done(world, "migrate", bag, "-o", world.folder / "new", *new, "--rules", "ros2")
+    found = read(world.folder / "new", after)
+    assert found["/class"][0] == "vision_msgs/msg/Classification"
+    for one, other in zip(messages["/class"][1], found["/class"][1], strict=True):
+        assert [(each.id, each.score) for each in one.results] == [(each.class_id, each.score) for each in other.results]
+    for one, other in zip(messages["/boxes"][1], found["/boxes"][1], strict=True):
+        assert len(one.detections) == len(other.detections)
+        for old, now in zip(one.detections, other.detections, strict=True):
+            assert_carried(old.header, now.header)
+            assert (old.tracking_id, old.bbox.size_x) == (now.id, now.bbox.size_x)
+            assert (old.bbox.center.x, old.bbox.center.y, old.bbox.center.theta) == (now.bbox.center.position.x, now.bbox.center.position.y, now.bbox.center.theta)
+            for result, carried in zip(old.results, now.results, strict=True):
+                assert (result.id, result.score) == (carried.hypothesis.class_id, carried.hypothesis.score)
+                assert_carried(result.pose, carried.pose)
+    kept = json.loads(json.loads(done(world, "info", "--json", world.folder / "new").stdout)["custom_data"]["holdall.migrations"])
+    assert kept[0]["holdall"] and "vision_msgs 4" in kept[0]["rules"][0]
+    assert {each["old"]["type_name"]: each["new_type"] for each in kept[0]["types"]} == {
+        "vision_msgs/msg/Detection2DArray": "vision_msgs/msg/Detection2DArray",
+        "vision_msgs/msg/Classification2D": "vision_msgs/msg/Classification",
+    }
+    assert any("sensor_msgs/Image source_img" in each["old"]["text"] for each in kept[0]["types"])
+
+
+def test_a_bag_without_definitions_takes_those_of_its_distribution(world):
+    before, after, rng = store_of("foxy"), store_of("kilted"), random.Random(2)
+    name = "visualization_msgs/msg/MarkerArray"
+    messages = {"/markers": (name, [message_of(before, rng, name) for _ in range(9)])}
+    bag = write(world.folder / "bag", before, messages, StoragePlugin.SQLITE3)
+    # As Foxy wrote them.
+    database = sqlite3.connect(next(bag.glob("*.db3")))
+    database.execute("DELETE FROM message_definitions")
+    database.execute("UPDATE topics SET type_description_hash = ''")
+    database.commit()
+    database.close()
+    metadata = bag / "metadata.yaml"
+    text = re.sub(r"(ros_distro|type_description_hash):.*", r"\1: ''", metadata.read_text())
+    metadata.write_text(text)
+    told = done(world, "migrate", bag, "-o", world.folder / "new", "--distro", "kilted", code=2)
+    assert f"/markers: no definition of {name} is in the bag\n" in told.stderr
+    done(world, "migrate", bag, "-o", world.folder / "new", "--distro", "kilted", "--from", "foxy")
+    for one, other in zip(messages["/markers"][1], read(world.folder / "new", after)["/markers"][1], strict=True):
+        assert_carried(one, other)
+
+
+def test_the_log_of_ros_1_becomes_that_of_ros_2(world):
+    store, after, rng = get_typestore(Stores.ROS1_NOETIC), store_of("kilted"), random.Random(3)
+    levels = {1: 10, 2: 20, 4: 30, 8: 40, 16: 50}
+    name = "rosgraph_msgs/msg/Log"
+    messages = []
+    for level in levels:
+        message = message_of(store, rng, name)
+        message.level, message.header.stamp.sec, message.header.stamp.nanosec = level, 5, 7
+        messages.append(message)
+    path = world.folder / "old.bag"
+    with Ros1Writer(path) as writer:
+        connection = writer.add_connection("/rosout", name, typestore=store)
+        for number, message in enumerate(messages):
+            writer.write(connection, START + number, store.serialize_ros1(message, name))
+    done(world, "migrate", path, "-o", world.folder / "new", "-s", "mcap", "--distro", "kilted", "--rules", "ros1")
+    name, found = read(world.folder / "new", after)["/rosout"]
+    assert name == "rcl_interfaces/msg/Log"
+    for one, other in zip(messages, found, strict=True):
+        assert (levels[one.level], one.name, one.msg, one.file, one.function, one.line) == (
+            other.level, other.name, other.msg, other.file, other.function, other.line,
+        )
+        assert (other.stamp.sec, other.stamp.nanosec) == (5, 7)
+
+
+def test_the_rules_for_ros_2_leave_alone_what_did_not_change(world):
+    before, rng = vision("humble", "old", world.folder / "ws"), random.Random(6)
+    name = "vision_msgs/msg/Detection2DArray"
+    bag = write(world.folder / "bag", before, {"/boxes": (name, [message_of(before, rng, name) for _ in range(3)])})
+    done(world, "migrate", bag, "-o", world.folder / "new", "--definitions", world.folder / "ws", "--rules", "ros2")
+    assert_carried(read(bag, before)["/boxes"][1], read(world.folder / "new", before)["/boxes"][1])
+
+
+def test_bad_rules_and_values_make_no_bag(world):
+    before, rng = vision("foxy", "old"), random.Random(4)
+    vision("humble", "new", world.folder / "ws")
+    name = "vision_msgs/msg/Classification2D"
+    bag = write(world.folder / "bag", before, {"/class": (name, [message_of(before, rng, name) for _ in range(3)])})
+    rules = world.folder / "rules.yaml"
+    to = "- type: vision_msgs/msg/Classification2D\n  becomes: vision_msgs/msg/Classification\n"
+    hypothesis = "- type: vision_msgs/msg/ObjectHypothesis\n  fields:\n    class_id: {from: score, map: {}}\n  drop: [id]\n  lossy: true\n"
+    for text, code, said in [
+        (f"rules:\n{to}  drop: [source_img]\n", 2, "needs lossy: true"),
+        (f"rules:\n{to}  drop: [picture]\n  lossy: true\n", 2, "line 2: vision_msgs/msg/Classification2D: it has no field picture"),
+        (f"rules:\n{to}  fields: {{nothing: header}}\n", 2, "has no field nothing"),
+        ("rules:\n- typo: x\n", 2, "line 2: unknown field `typo`"),
+        (f"rules:\n{to}  drop: [source_img]\n  lossy: true\n{hypothesis}", 1, "the map of its rule"),
+    ]:
+        rules.write_text(text)
+        told = done(world, "migrate", bag, "-o", world.folder / "new", "--definitions", world.folder / "ws", "--rules", rules, code=code)
+        assert said in told.stderr and told.stderr.count("\n") == 1, told.stderr
+        assert not (world.folder / "new").exists()
+    told = done(world, "migrate", bag, "-o", world.folder / "new", "--distro", "noetic", code=2)
+    assert "expected one of foxy" in told.stderr
+
+
+def test_play_warns_of_other_definitions_and_migrates_on_the_way(world):
+    before, rng = store_of("humble"), random.Random(5)
+    name = "sensor_msgs/msg/Range"
+    bag = write(world.folder / "bag", before, {"/range": (name, [message_of(before, rng, name) for _ in range(20)])})
+    modern = world.listener({"topic": "/range", "type": name}, node="modern")
+    modern.wait_for("ready")
+    told = done(world, "play", bag)
+    assert "/range: /modern has another definition of sensor_msgs/msg/Range than the bag (RIHS01_" in told.stderr
+    modern.interrupt()
+    recorder = world.holdall("record", "-o", world.folder / "heard", "--topics", "/range")
+    recorder.wait_until_says("Listening")
+    done(world, "play", bag, "--migrate", "ros2", "--distro", "kilted", timeout=60)
+    recorder.stop()
+    after = store_of("kilted")
+    name, found = read(world.folder / "heard", after)["/range"]
+    assert len(found) == 20 and all(message.variance == 0 for message in found)
