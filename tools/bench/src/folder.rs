@@ -40,7 +40,8 @@ impl BenchFolder {
         for entry in fs::read_dir(path).map_err(BenchError::io("list", path))? {
             let name = entry.map_err(BenchError::io("list", path))?.file_name();
             let name = name.to_string_lossy();
-            if !is_result(&name) && !(limit.is_some() && DiskLimit::has(&name)) {
+            let is_of_disk = limit.is_some() && DiskLimit::has(&name);
+            if !is_result(&name) && !is_of_disk {
                 return Err(BenchError::NotEmpty {
                     path: path.to_owned(),
                 });
