@@ -142,8 +142,8 @@ DISTRIBUTIONS_HEAD = """\
 """
 
 
-def distributions():
-    """The definitions that are not those of Jazzy: (type, hash, text, first, last distribution)."""
+def distributions(bundled):
+    """The definitions that are not those of Jazzy, of which definitions.txt has `bundled`: (type, hash, text, first, last distribution)."""
     names = ["foxy", "galactic", "humble", "iron", "jazzy", "kilted", "lyrical"]
     stores = {name: get_typestore(Stores[f"ROS2_{name.upper()}"]) for name in names}
     types = sorted({each for store in stores.values() for each in store.fielddefs if "/msg/" in each})
@@ -153,6 +153,9 @@ def distributions():
             continue
         had = [text_of(store, each) if each in store.fielddefs else None for store in stores.values()]
         jazzy, begin = had[names.index("jazzy")], 0
+        # Later packages of Jazzy have it, rosbags' do not.
+        if jazzy is None and each in bundled:
+            yield each, "-", "", names[0], names[names.index("jazzy") - 1]
         for end in range(1, len(names) + 1):
             if end == len(names) or had[end] != had[begin]:
                 if had[begin] != jazzy:
@@ -167,10 +170,10 @@ def text_of(store, name):
     return text
 
 
-def write_distributions():
+def write_distributions(bundled):
     with DISTRIBUTIONS.open("w", encoding="utf-8", newline="") as output:
         output.write(DISTRIBUTIONS_HEAD)
-        for name, type_hash, text, first, last in distributions():
+        for name, type_hash, text, first, last in distributions(bundled):
             output.write(f"@@ {name} msg {type_hash} {len(text.encode('utf-8'))} {first} {last}\n{text}\n")
 
 
@@ -190,7 +193,7 @@ def main():
         for name, (kind, type_hash, text) in sorted(definitions.items()):
             output.write(f"@@ {name} {kind} {type_hash} {len(text.encode('utf-8'))}\n{text}\n")
     print(f"{OUTPUT}: {len(definitions)} definitions, {OUTPUT.stat().st_size} bytes")
-    write_distributions()
+    write_distributions(definitions)
     print("without comments:", ", ".join(sorted(rebuilt)) or "none")
 
 
