@@ -174,6 +174,7 @@ NO_FUNCTION = {
     "list": "Bag.topics, holdall.info",
     "man": "for terminals",
     "ps": "for terminals",
+    "regress": "starts software and players, each in a domain of its own",
     "serve": "serves until Ctrl-C",
     "top": "shows live topics until Ctrl-C",
     "web": "serves until Ctrl-C",
