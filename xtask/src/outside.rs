@@ -38,6 +38,23 @@ pub fn check_outside(root: &Path, shown: &str, text: &str, breaches: &mut Vec<St
     }
 }
 
+/// Finds paths of the machine in figures that were measured on it: of the checkout, and of whoever runs this.
+pub fn check_figures(root: &Path, home: Option<&str>, shown: &str, text: &str, breaches: &mut Vec<String>) {
+    let place = root.canonicalize().ok();
+    let places = [
+        place.as_deref().and_then(Path::to_str),
+        home.filter(|home| home.len() > 1),
+    ];
+    for (number, line) in text.lines().enumerate() {
+        if places.iter().flatten().any(|place| names(line, place)) {
+            breaches.push(format!(
+                "{shown}:{}: a path of the machine that measured; readers have others",
+                number + 1
+            ));
+        }
+    }
+}
+
 /// Whether the line names the folder of this checkout.
 fn names(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
@@ -89,6 +106,23 @@ mod tests {
         let mut breaches = Vec::new();
         check_outside(Path::new("/nowhere/at/all"), shown, text, &mut breaches);
         breaches.len()
+    }
+
+    #[test]
+    fn figures_name_no_folder_of_the_machine() {
+        let found = |text: &str| {
+            let mut breaches = Vec::new();
+            check_figures(
+                Path::new("."),
+                Some("/home/ann"),
+                "docs/a.json",
+                text,
+                &mut breaches,
+            );
+            breaches.len()
+        };
+        assert_eq!(found("rmw_fastrtps_cpp of /home/ann/venv, its defaults"), 1);
+        assert_eq!(found("rmw_fastrtps_cpp 8.4.3, its defaults\n/home/anna"), 0);
     }
 
     #[test]

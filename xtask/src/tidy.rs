@@ -186,6 +186,13 @@ pub fn run() -> ExitCode {
         let (shown, text) = read_shown(&root, &file);
         crate::outside::check_outside(&root, &shown, &text, &mut breaches);
     }
+    let home = std::env::var("HOME").ok();
+    for ending in ["json", "csv", "txt", "yaml", "md", "svg"] {
+        for file in files_below(&root.join("docs/benchmarks"), ending) {
+            let (shown, text) = read_shown(&root, &file);
+            crate::outside::check_figures(&root, home.as_deref(), &shown, &text, &mut breaches);
+        }
+    }
     check_words(&root, &files, &mut breaches);
     check_lints(&root, &mut breaches);
     for (name, allowed) in DEPENDENCIES_ALLOWED {

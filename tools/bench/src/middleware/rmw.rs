@@ -55,12 +55,6 @@ impl RosPrefix {
             libraries,
         })
     }
-
-    /// Its path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Why a worker of an implementation cannot be started. Compiles the parts that it needs, if not done yet.
     pub(crate) fn missing(&self, library: &str) -> Option<String> {
         let variable = |name: &str| {
@@ -69,6 +63,18 @@ impl RosPrefix {
             Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
         };
         registry::missing(TRANSPORT, &variable)
+    }
+
+    /// An implementation with its version, as its package states it. Results are read elsewhere: where it is installed is of no use there.
+    pub(crate) fn title(&self, library: &str) -> String {
+        let about = fs::read_to_string(self.path.join("share").join(library).join("package.xml"));
+        let about = about.unwrap_or_default();
+        let version = about
+            .split_once("<version>")
+            .and_then(|(_, rest)| rest.split_once('<'));
+        version.map_or(library.to_owned(), |(version, _)| {
+            format!("{library} {}", version.trim())
+        })
     }
 
     /// Lets `command`, a worker of this program, use an implementation.

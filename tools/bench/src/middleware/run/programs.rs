@@ -177,15 +177,15 @@ impl Site {
                 library,
                 publication_mode,
             } => {
-                let prefix = self
-                    .prefix
-                    .as_ref()
-                    .map_or(String::new(), |prefix| prefix.path().display().to_string());
+                let title = match &self.prefix {
+                    Some(prefix) => prefix.title(library),
+                    None => library.clone(),
+                };
                 let mode = publication_mode.map_or(String::new(), |mode| {
                     format!(", RMW_FASTRTPS_PUBLICATION_MODE={mode}")
                 });
                 format!(
-                    "{library} of {prefix}{mode}{}",
+                    "{title}{mode}{}",
                     tuned("datagrams of 1400 bytes, socket buffers of 4 MiB")
                 )
             }
