@@ -226,6 +226,45 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
     }
 }
 
+/// Memory still has messages of files that are closed: those of the newest segments.
+#[test]
+fn a_damaged_file_that_memory_can_replace_is_not_counted_as_lost() {
+    let (mut world, _memory) = world_with_memory();
+    world.options.files.split.bytes_max = Some(40_000);
+    let a = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&a);
+    world.network.receive_into(recording.recorder.region().unwrap());
+    for message in 0..200 {
+        a.send(&payload(message, 1000));
+        recording.wait_recorded(message as u64 + 1);
+    }
+    let places: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let bags: Vec<PathBuf> = places
+        .iter()
+        .map(|place| killed(&recording, place.path()))
+        .collect();
+    recording.stop();
+    let mut replaced = 0;
+    for (number, bag) in bags.iter().enumerate() {
+        let file = bag.join(format!("bag_{number}.mcap"));
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[..4096].fill(0xa5);
+        fs::write(&file, bytes).unwrap();
+        repair(bag, None, &mut |_, _| {}).unwrap();
+        let found = read(bag)["/a"].len();
+        let audit = BagAudit::of(&Bag::open(bag).unwrap()).unwrap();
+        assert_eq!(
+            found as u64 + audit.missing().values().sum::<u64>(),
+            200,
+            "file {number}, {found} found: {:?}",
+            audit.faults
+        );
+        replaced += usize::from(found == 200);
+    }
+    assert!(replaced > 0, "memory had none of a closed file");
+}
+
 /// Large messages that are received while the disk takes nothing: with the messages of others between them, and more of them than one
 /// segment has.
 #[test]
