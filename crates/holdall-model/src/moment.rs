@@ -3,7 +3,7 @@
 use crate::{
     marker::Marker,
     quantity::{QuantityError, parse_seconds},
-    text::one_line,
+    text::first_of,
     time::Timestamp,
 };
 use std::{fmt, str::FromStr, time::Duration};
@@ -237,36 +237,17 @@ fn time_of_marker(name: &str, markers: &[Marker], what: &'static str) -> Result<
     }
 }
 
-/// The first of these names, and how many there are besides.
+/// Names of markers in an error.
 fn names(known: &[String]) -> String {
     if known.is_empty() {
         return "they have none".to_owned();
     }
-    let shown: Vec<String> = known
-        .iter()
-        .take(NAMED_MAX)
-        .map(|name| one_line(name).into_owned())
-        .collect();
-    and_more(shown, known.len())
+    first_of(known, NAMED_MAX)
 }
 
-/// The first of these times, and how many there are besides.
+/// Times of markers in an error.
 fn listed(times: &[Timestamp]) -> String {
-    let shown = times
-        .iter()
-        .take(NAMED_MAX)
-        .map(|time| format!("@{}", seconds(time)));
-    and_more(shown.collect(), times.len())
-}
-
-fn and_more(shown: Vec<String>, count: usize) -> String {
-    let more = count - shown.len();
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    format!("{}{more}", shown.join(", "))
+    first_of(times.iter().map(|time| format!("@{}", seconds(time))), NAMED_MAX)
 }
 
 impl fmt::Display for Moment {

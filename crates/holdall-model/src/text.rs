@@ -52,6 +52,18 @@ impl Display for OutsidePath<'_> {
     }
 }
 
+/// The first `most` of these, escaped, and how many more there are: `/a, /b and 3 more`.
+pub fn first_of(all: impl IntoIterator<Item = impl fmt::Display>, most: usize) -> String {
+    let mut all = all.into_iter();
+    let shown = all.by_ref().take(most);
+    let shown: Vec<String> = shown.map(|one| one_line(&one.to_string()).into_owned()).collect();
+    let more = match all.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", shown.join(", "))
+}
+
 /// A text as a word of a command line for a shell; control characters are escaped, for people.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:=@%,".contains(letter);

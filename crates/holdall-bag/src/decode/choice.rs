@@ -13,6 +13,7 @@ use holdall_model::{
         expression::{ExpressionError, Predicate, split_topic},
     },
     selection::parse_pattern,
+    text::first_of,
     time::Timestamp,
 };
 use regex::Regex;
@@ -156,12 +157,7 @@ const LETTERS_PER_FAULT: usize = 4;
 /// Names for a sentence, each once, in alphabetical order.
 pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: BTreeSet<&str> = names.into_iter().collect();
-    let first: Vec<&str> = names.iter().take(LISTED_MAX).copied().collect();
-    let more = match names.len().saturating_sub(LISTED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", first.join(", "))
+    first_of(names, LISTED_MAX)
 }
 
 /// The topics that there are, the one first that was meant instead of `wanted`.

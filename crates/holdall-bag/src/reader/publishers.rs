@@ -1,7 +1,7 @@
 //! The publishers of a bag's messages: stored in the channels of the storage files, completed by the ledger.
 
 use super::{bag::Bag, error::ReadError, message::PublisherChoice, set::BagSet};
-use holdall_model::topic::PublisherInfo;
+use holdall_model::{text::first_of, topic::PublisherInfo};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,9 +142,5 @@ fn named(known: &[(&str, &PublisherInfo)]) -> String {
         .iter()
         .map(|(_, publisher)| publisher.node.as_deref().unwrap_or(&publisher.gid))
         .collect();
-    let first: Vec<&str> = names.iter().copied().take(NAMED_MAX).collect();
-    match names.len().checked_sub(NAMED_MAX) {
-        Some(more) if more > 0 => format!("{} and {more} more", first.join(", ")),
-        _ => first.join(", "),
-    }
+    first_of(names, NAMED_MAX)
 }

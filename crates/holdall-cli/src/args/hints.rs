@@ -152,9 +152,10 @@ fn of_other_tools(words: &[String]) -> Vec<String> {
         return vec![format!("here it is: holdall {command}")];
     }
     if all_requests().contains(&verb) {
+        let line: Vec<_> = words.iter().map(|word| shell_word(word)).collect();
         return vec![format!(
             "to ask a running recording or playback: holdall control {}",
-            words.join(" ")
+            line.join(" ")
         )];
     }
     let left = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {

@@ -12,7 +12,7 @@ use holdall::record::status::{RecordReport, RecordStatus, TopicStatus};
 use holdall_model::{
     loss::{LossStage, LossSums, UnknownEnds},
     rates::FallenTopic,
-    text::{Outside, OutsidePath, one_line},
+    text::{Outside, OutsidePath, first_of, one_line},
     time::Timestamp,
 };
 use std::collections::BTreeMap;
@@ -286,15 +286,9 @@ const UNDEFINED_LISTED_MAX: usize = 8;
 /// Topics whose messages the bag alone cannot decode.
 fn undefined(report: &RecordReport) -> Option<String> {
     let topics = report.undefined.iter();
-    let list: Vec<String> = topics
-        .take(UNDEFINED_LISTED_MAX)
-        .map(|topic| format!("{} [{}]", Outside(&topic.name), Outside(&topic.type_name)))
-        .collect();
-    let more = match report.undefined.len().saturating_sub(list.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    (!list.is_empty()).then(|| format!("recorded without a message definition: {}{more}", list.join(", ")))
+    let names = topics.map(|topic| format!("{} [{}]", topic.name, topic.type_name));
+    let list = first_of(names, UNDEFINED_LISTED_MAX);
+    (!list.is_empty()).then(|| format!("recorded without a message definition: {list}"))
 }
 
 /// A warning when a power cut could have taken more than was promised.

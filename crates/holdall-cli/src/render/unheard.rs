@@ -3,7 +3,11 @@
 use super::paint::Paint;
 use crate::units::plural;
 use holdall::record::status::RecordStatus;
-use holdall_model::{names::service_event_topic, selection::Selection, text::Outside};
+use holdall_model::{
+    names::service_event_topic,
+    selection::Selection,
+    text::{Outside, first_of},
+};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -85,7 +89,7 @@ impl Request {
                 "not seen so far: {} that {} asked for: {}",
                 plural(missing.len() as u64, "topic"),
                 if missing.len() == 1 { "was" } else { "were" },
-                listed(&missing)
+                first_of(&missing, LISTED_MAX)
             )
         })
     }
@@ -148,7 +152,7 @@ impl Request {
                 "never seen: {} that {} asked for: {}",
                 plural(missing.len() as u64, "topic"),
                 if missing.len() == 1 { "was" } else { "were" },
-                listed(&missing)
+                first_of(&missing, LISTED_MAX)
             );
             lines.push(paint.attention(&text));
         }
@@ -180,17 +184,6 @@ impl Request {
         .into_iter()
         .collect()
     }
-}
-
-/// The first of these names, and how many there are besides.
-fn listed(names: &[&str]) -> String {
-    let shown = names.iter().take(LISTED_MAX);
-    let shown: Vec<String> = shown.map(|name| Outside(name).to_string()).collect();
-    let more = match names.len() - shown.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", shown.join(", "))
 }
 
 fn received_nothing(status: &RecordStatus) -> bool {

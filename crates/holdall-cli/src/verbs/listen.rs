@@ -85,6 +85,8 @@ struct Live {
     deadline: Option<Duration>,
     /// When it is said why nothing was heard.
     wonder_at: Option<Duration>,
+    /// The condition of the user leaves messages out.
+    has_filter: bool,
 }
 
 impl Live {
@@ -121,6 +123,7 @@ impl Live {
             keyboard: Keyboard::start(sender),
             deadline: args.duration.map(|span| SystemClock.monotonic() + span),
             wonder_at: Some(SystemClock.monotonic() + ONCE_AFTER),
+            has_filter: heard.filter.is_some(),
         })
     }
 
@@ -136,8 +139,13 @@ impl Live {
             warn!("no publisher of {names} was found yet; {}", where_to_look());
         } else if topics.iter().all(|topic| topic.messages == 0) {
             let publishers = topics.iter().map(|topic| topic.publishers as u64).sum();
+            let what = if self.has_filter {
+                "message that fulfils --filter"
+            } else {
+                "message"
+            };
             warn!(
-                "{} of {names} found, but no message yet",
+                "{} of {names} found, but no {what} yet",
                 plural(publishers, "publisher")
             );
         }

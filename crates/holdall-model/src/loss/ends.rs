@@ -118,17 +118,7 @@ fn publishers(count: u64) -> String {
 }
 
 fn names<'a>(topics: impl Iterator<Item = &'a (&'a str, UnknownEnds)>) -> String {
-    let all: Vec<&str> = topics.map(|(name, _)| *name).collect();
-    let named: Vec<String> = all
-        .iter()
-        .take(NAMED_MAX)
-        .map(|name| crate::text::Outside(name).to_string())
-        .collect();
-    let more = match all.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", named.join(", "))
+    crate::text::first_of(topics.map(|(name, _)| *name), NAMED_MAX)
 }
 
 #[cfg(test)]

@@ -198,12 +198,14 @@ impl RecordedTopic {
             && publisher.qos.reliability == Reliability::Reliable;
         self.intake
             .serves(publisher.gid, transport.end_proof(), is_reliable);
-        let served = self.served.entry(publisher.gid).or_insert(Box::new(Served {
-            transport: number,
-            node: None,
-            since: None,
-            is_settled: false,
-        }));
+        let served = self.served.entry(publisher.gid).or_insert_with(|| {
+            Box::new(Served {
+                transport: number,
+                node: None,
+                since: None,
+                is_settled: false,
+            })
+        });
         served.node.clone_from(&publisher.node);
         let policies = incompatible_policies(&publisher.qos, &request);
         if !policies.is_empty() {

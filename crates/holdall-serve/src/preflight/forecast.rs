@@ -3,7 +3,7 @@
 use super::figures::{BURST_MS, Measured, TopicFigures};
 use holdall_model::units::counted;
 use holdall_model::{
-    text::Outside,
+    text::{Outside, first_of},
     unheard::NotHeardKind,
     units::{format_byte_rate, format_bytes},
 };
@@ -345,20 +345,6 @@ fn problem(kind: ProblemKind, loses: bool, sentence: impl Into<String>) -> Probl
     }
 }
 
-/// Up to [`NAMED_MAX`] names, and how many more there are.
-fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.collect();
-    let first: Vec<String> = names
-        .iter()
-        .take(NAMED_MAX)
-        .map(|name| Outside(name).to_string())
-        .collect();
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
-}
-
 /// Silence and losses.
 fn of_trial(measured: &Measured) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -379,7 +365,7 @@ fn of_trial(measured: &Measured) -> Vec<Problem> {
         let sentence = format!(
             "{} did not arrive in the trial, on {}",
             counted(total.lost_in_transit, "message"),
-            named(losers.map(|topic| topic.name.as_str()))
+            first_of(losers.map(|topic| topic.name.as_str()), NAMED_MAX)
         );
         found.push(problem(ProblemKind::Lost, true, sentence));
     }
@@ -568,7 +554,7 @@ fn of_graph(measured: &Measured) -> Vec<Problem> {
         let sentence = format!(
             "the calls of {} are not published, so they will not be in the bag: {}",
             counted(services.len() as u64, "service"),
-            named(services.iter().map(String::as_str))
+            first_of(services.iter().map(String::as_str), NAMED_MAX)
         );
         found.push(problem(ProblemKind::Services, false, sentence));
     }
@@ -577,7 +563,7 @@ fn of_graph(measured: &Measured) -> Vec<Problem> {
         let sentence = format!(
             "no definition was found for the types of {}; the bag alone cannot decode {}",
             counted(undefined.len() as u64, "topic"),
-            named(undefined.iter().map(|(name, _)| name.as_str()))
+            first_of(undefined.iter().map(|(name, _)| name.as_str()), NAMED_MAX)
         );
         found.push(problem(ProblemKind::Definitions, false, sentence));
     }

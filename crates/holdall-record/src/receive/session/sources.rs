@@ -6,7 +6,7 @@ use crate::{
     receive::discovery::{GraphDecision, TopicPlan},
     step_wait::StepWait,
 };
-use holdall_model::{network::Network, selection::TopicFilter, topic::Gid};
+use holdall_model::{network::Network, selection::TopicFilter, text::first_of, topic::Gid};
 use holdall_transport::{EndpointInfo, Identity, Transport, TransportError, Unreached};
 use std::{
     collections::BTreeSet,
@@ -183,18 +183,11 @@ impl Sources {
             found.extend(source.newly_unheard(elapsed));
         }
         if !found.is_empty() {
-            let names: Vec<String> = found.iter().take(SERVICES_LISTED_MAX).cloned().collect();
-            let more = found.len() - names.len();
-            let more = if more > 0 {
-                format!(" and {more} more")
-            } else {
-                String::new()
-            };
             let count = found.len();
             let services = if count == 1 { "service" } else { "services" };
             tracing::warn!(
-                "{count} {services} without introspection: their calls are not in the bag: {}{more}",
-                names.join(", ")
+                "{count} {services} without introspection: their calls are not in the bag: {}",
+                first_of(&found, SERVICES_LISTED_MAX)
             );
         }
         self.all.iter().flat_map(Source::unheard).cloned().collect()
