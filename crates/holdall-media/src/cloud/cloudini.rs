@@ -4,7 +4,7 @@
 //! number of variable length: the zigzag of its difference plus 1, in groups of 7 bits; 0 is NaN. Whole numbers of two and more bytes are differences
 //! in the same way, doubles the XOR with the one before, all else is copied.
 
-use super::{Cloud, Field, Kind};
+use super::{Cloud, FIELDS_MAX, Field, Kind};
 use std::fmt::Write;
 
 /// The format text of messages with it.
@@ -236,8 +236,8 @@ fn read_head<'a>(cloud: &Cloud<'_>, packed: &'a [u8]) -> Result<(Vec<Stored>, bo
     let stored: Option<Vec<_>> = stored.collect();
     let is_packed = is_packed.ok_or("its head names no compression")?;
     let stored = stored.ok_or("a field in its head is damaged")?;
-    if stored.is_empty() {
-        return Err("its head names no fields".to_owned());
+    if stored.is_empty() || stored.len() > FIELDS_MAX {
+        return Err(format!("its head names {} fields", stored.len()));
     }
     Ok((stored, is_packed, &packed[end + 1..]))
 }

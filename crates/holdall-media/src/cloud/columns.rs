@@ -12,11 +12,11 @@ const LEVEL: i32 = 3;
 /// The compressed points of a cloud.
 ///
 /// # Errors
-/// As [`Cloud::whole`] and [`Cloud::columns`]; a field that is not whole or overlaps.
+/// As [`Cloud::whole`] and [`Cloud::columns`]; fields that overlap until they are too large.
 pub fn encode(cloud: &Cloud<'_>) -> Result<Vec<u8>, String> {
     let points = cloud.whole()?;
     let columns = cloud.columns()?;
-    let mut planes = vec![0; points * columns.iter().map(|column| column.kind.bytes()).sum::<usize>()];
+    let mut planes = vec![0; bytes_of(&columns, points)?];
     let mut rest = planes.as_mut_slice();
     for column in &columns {
         let bytes = column.kind.bytes();
@@ -42,11 +42,7 @@ pub fn encode(cloud: &Cloud<'_>) -> Result<Vec<u8>, String> {
 pub fn decode(cloud: &Cloud<'_>, packed: &[u8]) -> Result<Vec<u8>, String> {
     let points = cloud.points()?;
     let columns = cloud.columns()?;
-    let bytes = columns.iter().map(|column| column.kind.bytes()).sum::<usize>();
-    let length = points
-        .checked_mul(bytes)
-        .filter(|length| *length <= 2 * super::BYTES_MAX)
-        .ok_or("a cloud that is too large")?;
+    let length = bytes_of(&columns, points)?;
     let planes = zstd::bulk::decompress(packed, length).map_err(|error| error.to_string())?;
     if planes.len() != length {
         return Err(format!("{} bytes of columns, expected {length}", planes.len()));
@@ -68,6 +64,14 @@ pub fn decode(cloud: &Cloud<'_>, packed: &[u8]) -> Result<Vec<u8>, String> {
         }
     }
     Ok(data)
+}
+
+/// Bytes of all columns.
+fn bytes_of(columns: &[Column], points: usize) -> Result<usize, String> {
+    let bytes: usize = columns.iter().map(|column| column.kind.bytes()).sum();
+    let length = points.checked_mul(bytes);
+    let length = length.filter(|length| *length <= 2 * super::BYTES_MAX);
+    length.ok_or_else(|| "a cloud that is too large".to_owned())
 }
 
 fn value(point: &[u8], column: Column, is_big_endian: bool) -> u64 {

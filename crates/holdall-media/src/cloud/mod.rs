@@ -13,6 +13,8 @@ pub const COMPRESSED_CLOUD: &str = "point_cloud_interfaces/msg/CompressedPointCl
 
 /// Fields of a point.
 const FIELDS_MAX: usize = 256;
+/// Values of a point: a field may have many.
+const COLUMNS_MAX: usize = 1 << 16;
 /// Points of a cloud.
 const POINTS_MAX: usize = 1 << 26;
 /// Bytes of a cloud.
@@ -184,7 +186,7 @@ impl<'a> Cloud<'a> {
     /// The columns of its fields.
     ///
     /// # Errors
-    /// One clause: a type that is unknown, a field beyond the end of a point.
+    /// One clause: too many fields or values, a type that is unknown, a field beyond the end of a point.
     pub fn columns(&self) -> Result<Vec<Column>, String> {
         if self.fields.len() > FIELDS_MAX {
             return Err(format!("its points have {} fields", self.fields.len()));
@@ -200,6 +202,10 @@ impl<'a> Cloud<'a> {
             let bytes = u64::from(field.count) * kind.bytes() as u64;
             if u64::from(field.offset) + bytes > u64::from(self.point_step) {
                 return Err(format!("its field {:?} ends after the point", field.name));
+            }
+            // A cloud without points may state points of any size.
+            if columns.len() + field.count as usize > COLUMNS_MAX {
+                return Err(format!("its points have more than {COLUMNS_MAX} values"));
             }
             for element in 0..field.count as usize {
                 columns.push(Column {
@@ -358,5 +364,20 @@ pub(crate) mod tests {
         assert!(beyond.columns().unwrap_err().contains("ends after the point"));
         beyond.fields[5].datatype = 9;
         assert!(beyond.columns().unwrap_err().contains("unknown type 9"));
+        let mut vast = Cloud {
+            width: 0,
+            point_step: u32::MAX,
+            row_step: 0,
+            data: &[],
+            ..good
+        };
+        vast.fields[5] = Field {
+            offset: 0,
+            datatype: 1,
+            count: u32::MAX,
+            ..vast.fields[5]
+        };
+        assert_eq!(vast.whole(), Ok(0));
+        assert!(vast.columns().unwrap_err().contains("more than 65536 values"));
     }
 }
