@@ -1,5 +1,7 @@
 //! Pictures in a stream of H.264 or H.265 (Annex B), as far as is needed to match them with messages.
 
+use std::ops::Range;
+
 /// The codec of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
@@ -30,6 +32,15 @@ impl Codec {
             Self::H264 => "h264",
             Self::H265 => "hevc",
         }
+    }
+
+    /// The number of a unit's kind.
+    pub fn kind(self, unit: &[u8]) -> Option<u8> {
+        let head = unit.first()?;
+        Some(match self {
+            Self::H264 => head & 31,
+            Self::H265 => (head >> 1) & 63,
+        })
     }
 
     /// Its name with profile and level, as browsers have it (RFC 6381, ISO 14496-15), from the parameters of a sequence.
@@ -82,27 +93,20 @@ impl Unit {
     /// One clause if the data does not begin with a start code.
     pub fn read(codec: Codec, data: &[u8]) -> Result<Self, String> {
         let mut unit = Self::default();
-        let mut rest =
-            after_code(data).filter(|rest| data[..data.len() - rest.len() - 3].iter().all(|byte| *byte == 0));
-        if rest.is_none() {
+        if next_code(data).is_none_or(|code| data[..code].iter().any(|byte| *byte != 0)) {
             let begin: String = data.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
             return Err(format!(
                 "video as {} begins with {begin:?}, expected a start code of Annex B (000001 or 00000001)",
                 codec.stream()
             ));
         }
-        while let Some(begin) = rest {
-            rest = after_code(begin);
-            let end = rest.map_or(begin.len(), |rest| begin.len() - rest.len() - 3);
-            // Zeros after a unit belong to the next start code.
-            let last = begin[..end].iter().rposition(|byte| *byte != 0);
-            let bytes = &begin[..last.map_or(0, |last| last + 1)];
+        for (bytes, end) in spans(data) {
             match codec {
                 Codec::H264 => unit.add_h264(bytes),
                 Codec::H265 => unit.add_h265(bytes),
             }
             if unit.pictures == 0 {
-                unit.head_bytes = rest.map_or(data.len(), |rest| data.len() - rest.len() - 3);
+                unit.head_bytes = end;
             }
         }
         Ok(unit)
@@ -146,25 +150,55 @@ impl Unit {
     }
 }
 
+/// The units of a message's data without start codes, each with the place of the next start code, or of the end.
+fn spans(data: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
+    let mut next = next_code(data);
+    std::iter::from_fn(move || {
+        let begin = next? + 3;
+        next = next_code(&data[begin..]).map(|code| begin + code);
+        let end = next.unwrap_or(data.len());
+        // Zeros after a unit belong to the next start code.
+        let last = data[begin..end].iter().rposition(|byte| *byte != 0);
+        Some((&data[begin..begin + last.map_or(0, |last| last + 1)], end))
+    })
+}
+
 /// The units of a message's data, without start codes.
 pub fn units(data: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = after_code(data);
-    std::iter::from_fn(move || {
-        let begin = rest?;
-        rest = after_code(begin);
-        let end = rest.map_or(begin.len(), |rest| begin.len() - rest.len() - 3);
-        // Zeros after a unit belong to the next start code.
-        let last = begin[..end].iter().rposition(|byte| *byte != 0);
-        Some(&begin[..last.map_or(0, |last| last + 1)])
-    })
+    spans(data).map(|(unit, _)| unit)
+}
+
+/// Where the pictures of a stream are: each begins with a delimiter.
+pub fn access_units(codec: Codec, stream: &[u8]) -> Vec<Range<usize>> {
+    let delimiter = match codec {
+        Codec::H264 => 9,
+        Codec::H265 => 35,
+    };
+    let mut begins = Vec::new();
+    let mut code = next_code(stream).unwrap_or(0);
+    for (unit, end) in spans(stream) {
+        if codec.kind(unit) == Some(delimiter) {
+            // A start code may have four bytes.
+            let is_long = code > 0 && stream[code - 1] == 0;
+            begins.push(code - usize::from(is_long));
+        }
+        code = end;
+    }
+    let ends = begins.iter().skip(1).copied().chain([stream.len()]);
+    begins
+        .iter()
+        .copied()
+        .zip(ends)
+        .map(|(begin, end)| begin..end)
+        .collect()
 }
 
 /// Width and height of the pictures, from the parameters of a sequence; `None` for other units.
 pub fn size_of(codec: Codec, unit: &[u8]) -> Option<(u32, u32)> {
-    match (codec, unit) {
-        (Codec::H264, [head, rest @ ..]) if head & 31 == 7 => size_h264(rest),
-        (Codec::H265, [head, _, rest @ ..]) if (head >> 1) & 63 == 33 => {
-            let (mut bits, _, chroma, size) = sequence_h265(rest)?;
+    match (codec, codec.kind(unit)?) {
+        (Codec::H264, 7) => size_h264(&unit[1..]),
+        (Codec::H265, 33) => {
+            let (mut bits, _, chroma, size) = sequence_h265(unit.get(2..)?)?;
             let units = match chroma {
                 1 => (2, 2),
                 2 => (2, 1),
@@ -315,10 +349,17 @@ fn reorders_h265(parameters: &[u8]) -> Option<bool> {
     Some(reorders)
 }
 
-/// The data after the next start code.
-fn after_code(data: &[u8]) -> Option<&[u8]> {
-    let place = data.windows(3).position(|window| window == [0, 0, 1])?;
-    Some(&data[place + 3..])
+/// The place of the next start code.
+fn next_code(bytes: &[u8]) -> Option<usize> {
+    let mut at = 2;
+    while at < bytes.len() {
+        match bytes[at] {
+            0 => at += 1,
+            1 if bytes[at - 1] == 0 && bytes[at - 2] == 0 => return Some(at - 2),
+            _ => at += 3,
+        }
+    }
+    None
 }
 
 /// The first bytes of a unit without those that prevent start codes.

@@ -224,7 +224,7 @@ impl Mp4 {
         for unit in self
             .parameters
             .iter()
-            .filter(|unit| kind_of(self.codec, unit) == kind)
+            .filter(|unit| self.codec.kind(unit) == Some(kind))
         {
             count += 1;
             out.extend((unit.len() as u16).to_be_bytes());
@@ -253,7 +253,7 @@ impl Mp4 {
         let sequence = self
             .parameters
             .iter()
-            .find(|unit| kind_of(self.codec, unit) == 33);
+            .find(|unit| self.codec.kind(unit) == Some(33));
         let plain: Vec<u8> = sequence
             .map(|unit| crate::elementary::unescaped(unit))
             .unwrap_or_default();
@@ -274,18 +274,10 @@ impl Mp4 {
     }
 }
 
-fn kind_of(codec: Codec, unit: &[u8]) -> u8 {
-    let head = unit.first().copied().unwrap_or(0);
-    match codec {
-        Codec::H264 => head & 31,
-        Codec::H265 => (head >> 1) & 63,
-    }
-}
-
 fn is_parameters(codec: Codec, unit: &[u8]) -> bool {
     match codec {
-        Codec::H264 => matches!(kind_of(codec, unit), 7 | 8),
-        Codec::H265 => matches!(kind_of(codec, unit), 32..=34),
+        Codec::H264 => matches!(codec.kind(unit), Some(7 | 8)),
+        Codec::H265 => matches!(codec.kind(unit), Some(32..=34)),
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, Coded},
-    elementary::{Codec, Unit},
+    elementary::{Codec, Unit, access_units},
     ffmpeg::{Filter, PROGRAM, decode, version},
     likeness::{psnr, ssim},
     pixels::Pixels,
@@ -582,49 +582,6 @@ fn opaque(pixels: &Pixels) -> Pixels {
 
 fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
-}
-
-/// Where the pictures of a stream are: each begins with a delimiter.
-fn access_units(codec: Codec, stream: &[u8]) -> Vec<Range<usize>> {
-    let is_delimiter = |head: u8| match codec {
-        Codec::H264 => head & 31 == 9,
-        Codec::H265 => (head >> 1) & 63 == 35,
-    };
-    let mut begins = Vec::new();
-    let mut at = 0;
-    while let Some(found) = stream.get(at..).and_then(next_code) {
-        let code = at + found;
-        if stream.get(code + 3).is_some_and(|head| is_delimiter(*head)) {
-            // A start code may have four bytes.
-            let begin = if code > 0 && stream[code - 1] == 0 {
-                code - 1
-            } else {
-                code
-            };
-            begins.push(begin);
-        }
-        at = code + 3;
-    }
-    let ends = begins.iter().skip(1).copied().chain([stream.len()]);
-    begins
-        .iter()
-        .copied()
-        .zip(ends)
-        .map(|(begin, end)| begin..end)
-        .collect()
-}
-
-/// The place of the next start code.
-fn next_code(bytes: &[u8]) -> Option<usize> {
-    let mut at = 2;
-    while at < bytes.len() {
-        match bytes[at] {
-            0 => at += 1,
-            1 if bytes[at - 1] == 0 && bytes[at - 2] == 0 => return Some(at - 2),
-            _ => at += 3,
-        }
-    }
-    None
 }
 
 /// Whether a stream is what the schema of its messages demands.
