@@ -2,7 +2,6 @@
 //! changes when it is written (ISO 14496-12, 14496-15).
 
 use crate::elementary::{Codec, size_of, units};
-use std::ops::Range;
 
 /// Units of time in a second.
 const TIMESCALE: u32 = 1_000_000;
@@ -12,11 +11,13 @@ const KEY_FLAGS: u32 = 0x0200_0000;
 const OTHER_FLAGS: u32 = 0x0101_0000;
 /// Bytes of a group: more is not kept in memory.
 const GROUP_BYTES_MAX: usize = 512 << 20;
+/// Parameter sets: the number of those of a kind has five bits.
+const SETS_MAX: usize = 31;
 
 /// One picture that waits for its fragment.
 struct Sample {
     nanos: i64,
-    bytes: Range<usize>,
+    bytes: u32,
     is_key: bool,
 }
 
@@ -39,7 +40,7 @@ impl Mp4 {
     /// Begins a file with its first picture, which must be a key frame with its parameters.
     ///
     /// # Errors
-    /// One clause: no size in the parameters.
+    /// One clause: parameters without a size, or such as a file cannot hold.
     pub fn begin(codec: Codec, nanos: i64, data: &[u8]) -> Result<Self, String> {
         let parameters: Vec<Vec<u8>> = units(data)
             .filter(|unit| is_parameters(codec, unit))
@@ -47,6 +48,13 @@ impl Mp4 {
             .collect();
         let size = parameters.iter().find_map(|unit| size_of(codec, unit));
         let size = size.ok_or("its parameters do not say the size of its pictures")?;
+        let is_large = |number: usize| number > usize::from(u16::MAX);
+        if parameters.len() > SETS_MAX
+            || parameters.iter().any(|unit| is_large(unit.len()))
+            || is_large(size.0.max(size.1) as usize)
+        {
+            return Err("its parameters are not such as a file can hold".to_owned());
+        }
         Ok(Self {
             codec,
             parameters,
@@ -65,29 +73,31 @@ impl Mp4 {
     /// # Errors
     /// One clause: a picture of another size, or a group that is too large.
     pub fn add(&mut self, nanos: i64, data: &[u8], is_key: bool) -> Result<Vec<u8>, String> {
-        let sizes = units(data).filter_map(|unit| size_of(self.codec, unit));
-        if let Some(other) = sizes.into_iter().find(|size| *size != self.size) {
+        let units: Vec<&[u8]> = units(data).collect();
+        let mut sizes = units.iter().filter_map(|unit| size_of(self.codec, unit));
+        if let Some(other) = sizes.find(|size| *size != self.size) {
             return Err(format!(
                 "its pictures are {} x {} now, a file has one size",
                 other.0, other.1
             ));
         }
-        let mut out = Vec::new();
-        if is_key {
-            out = self.fragment(Some(nanos));
-        }
-        let begin = self.data.len();
-        for unit in units(data) {
-            let length = u32::try_from(unit.len()).map_err(|error| error.to_string())?;
-            self.data.extend(length.to_be_bytes());
-            self.data.extend_from_slice(unit);
-        }
-        if self.data.len() > GROUP_BYTES_MAX {
+        let bytes: usize = units.iter().map(|unit| unit.len() + 4).sum();
+        let before = if is_key { 0 } else { self.data.len() };
+        if before + bytes > GROUP_BYTES_MAX {
             return Err("too many pictures are between two key frames".to_owned());
+        }
+        let out = if is_key {
+            self.fragment(Some(nanos))
+        } else {
+            Vec::new()
+        };
+        for unit in units {
+            self.data.extend((unit.len() as u32).to_be_bytes());
+            self.data.extend_from_slice(unit);
         }
         self.group.push(Sample {
             nanos,
-            bytes: begin..self.data.len(),
+            bytes: bytes as u32,
             is_key,
         });
         Ok(out)
@@ -117,7 +127,7 @@ impl Mp4 {
             let duration = u64::try_from(until).unwrap_or(0).saturating_sub(at).max(1);
             let duration = u32::try_from(duration).unwrap_or(u32::MAX);
             table.extend(duration.to_be_bytes());
-            table.extend((sample.bytes.len() as u32).to_be_bytes());
+            table.extend(sample.bytes.to_be_bytes());
             table.extend(if sample.is_key { KEY_FLAGS } else { OTHER_FLAGS }.to_be_bytes());
             at += u64::from(duration);
         }
@@ -298,8 +308,26 @@ mod tests {
         );
     }
 
+    /// A key frame of 16 x 16 pixels with its parameters: baseline, one macroblock.
+    const KEY: &[u8] = b"\0\0\x01\x67\x42\0\x0a\xdd\xc4\0\0\x01\x68\x80\0\0\x01\x65\x88";
+
     #[test]
-    fn a_video_without_a_size_is_refused() {
+    fn a_video_that_a_file_cannot_hold_is_refused() {
         assert!(Mp4::begin(Codec::H264, 0, b"\0\0\x01\x65\x88").is_err());
+        assert_eq!(Mp4::begin(Codec::H264, 0, KEY).unwrap().size, (16, 16));
+        let many = KEY.repeat(200);
+        assert!(Mp4::begin(Codec::H264, 0, &many).is_err());
+    }
+
+    #[test]
+    fn a_picture_that_is_too_large_leaves_the_group_as_it_was() {
+        let mut video = Mp4::begin(Codec::H264, 0, KEY).unwrap();
+        let head = video.add(0, KEY, true).unwrap();
+        assert_eq!(&head[4..8], b"ftyp");
+        assert_eq!(video.data.len(), video.group[0].bytes as usize);
+        video.data = vec![0; GROUP_BYTES_MAX];
+        let reason = video.add(1, b"\0\0\x01\x41\x9a", false).unwrap_err();
+        assert!(reason.contains("too many pictures"), "{reason}");
+        assert_eq!((video.group.len(), video.data.len()), (1, GROUP_BYTES_MAX));
     }
 }
