@@ -192,10 +192,13 @@ def test_images_become_video_that_others_decode(tmp_path, world, ffmpeg, codec):
 
 def test_lossless_forms_come_back_byte_for_byte(tmp_path, world, ffmpeg):
     bayer = np.random.default_rng(1).integers(0, 255, (48, 64), np.uint8)
+    # A second of it has more decoded bytes than a segment may have.
+    large = scene(0, 1920, 1080)[:, :, 0]
     topics = {
         "/rgb": [plain(n, "rgb8", scene(n)) for n in range(40)],
         "/bgr": [plain(n, "bgr8", scene(n, 65, 49)) for n in range(40)],
         "/mono": [plain(n, "mono8", scene(n)[:, :, 0]) for n in range(40)],
+        "/large": [plain(n, "mono8", np.roll(large, 4 * n, axis=1)) for n in range(40)],
         "/bayer": [plain(n, "bayer_rggb8", np.roll(bayer, n)) for n in range(40)],
         "/depth": [plain(n, "16UC1", depth(n)) for n in range(40)],
         "/mono16": [plain(n, "mono16", depth(n).byteswap(), is_bigendian=1) for n in range(40)],

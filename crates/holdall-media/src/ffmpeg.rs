@@ -23,7 +23,7 @@ pub const PROGRAM: &str = "ffmpeg";
 /// Pixels of a picture that is decoded: a stream from outside says how large its pictures are.
 const PIXELS_MAX: &str = "67108864";
 /// Bytes of a picture at most: a damaged stream may state any size.
-const PICTURE_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const PICTURE_BYTES_MAX: u64 = 1 << 30;
 /// Length of the head of a picture as `ffmpeg` writes it.
 const HEAD_BYTES_MAX: u64 = 64;
 /// Bytes of a report of errors that are shown.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, Coded},
     elementary::{Codec, Unit, access_units},
-    ffmpeg::{Filter, PROGRAM, decode, version},
+    ffmpeg::{Filter, PICTURE_BYTES_MAX, PROGRAM, decode, version},
     likeness::{psnr, ssim},
     pixels::Pixels,
 };
@@ -23,7 +23,7 @@ use holdall_model::{
 };
 use std::{ops::Range, process::Command};
 
-/// Pixels of a segment in bytes: about the memory that each topic needs.
+/// Pixels of a segment in bytes, as they are decoded: about the memory that each topic needs.
 const SEGMENT_BYTES_MAX: usize = 128 << 20;
 /// Pictures of a segment.
 const SEGMENT_PICTURES_MAX: usize = 300;
@@ -69,7 +69,7 @@ struct Segment {
     filter: Filter,
     waiting: Vec<Waiting>,
     pictures: usize,
-    bytes: usize,
+    pictures_max: usize,
     /// Pictures from a key frame to the next.
     group: usize,
     first_nanos: i64,
@@ -155,17 +155,17 @@ impl Encoder {
     }
 
     fn begin(&self, nanos: i64, pixels: &Pixels) -> Result<Segment, String> {
-        let picture_bytes = pixels.bytes.len().max(1);
-        let in_memory = (SEGMENT_BYTES_MAX / picture_bytes).max(1);
-        let group = self.rate.clamp(1, SEGMENT_PICTURES_MAX.min(in_memory));
-        let bytes_max = SEGMENT_BYTES_MAX + picture_bytes + SEGMENT_PICTURES_MAX * PICTURE_MORE_BYTES;
+        let picture_bytes = picture_bytes(pixels.width, pixels.height);
+        let pictures_max = pictures_max(picture_bytes);
+        let group = self.rate.clamp(1, pictures_max);
         let mut command = encoder(&self.options, pixels, self.rate, group);
-        let filter = Filter::start(&mut command, bytes_max as u64).map_err(|error| error.to_string())?;
+        let bytes_max = stream_bytes_max(picture_bytes) as u64;
+        let filter = Filter::start(&mut command, bytes_max).map_err(|error| error.to_string())?;
         Ok(Segment {
             filter,
             waiting: Vec::new(),
             pictures: 0,
-            bytes: 0,
+            pictures_max,
             group,
             first_nanos: nanos,
             last_nanos: nanos,
@@ -197,7 +197,6 @@ impl Encoder {
         };
         segment.waiting.push(waiting(key, &frame, checksum));
         segment.pictures += 1;
-        segment.bytes += frame.pixels.bytes.len();
         segment.last_nanos = nanos;
         if let Err(error) = segment.filter.feed(frame.pixels.bytes) {
             return Err((segment.waiting, error.to_string()));
@@ -210,8 +209,7 @@ impl Encoder {
         self.segment.as_ref().is_some_and(|segment| {
             let is_key = segment.pictures.is_multiple_of(segment.group);
             let since_key = nanos.saturating_sub(segment.key_nanos);
-            let is_full = segment.bytes >= SEGMENT_BYTES_MAX || segment.pictures >= SEGMENT_PICTURES_MAX;
-            is_full
+            segment.pictures >= segment.pictures_max
                 || since_key < 0
                 || (!is_key && since_key > KEY_NANOS_MAX)
                 || since_key > 2 * KEY_NANOS_MAX
@@ -287,7 +285,7 @@ impl Encoder {
         let Some(last) = wanted.checked_sub(1).and_then(|last| units.get(last)) else {
             return Err("ffmpeg made no picture".to_owned());
         };
-        let bytes_max = wanted * (3 * image.bytes.len() + PICTURE_MORE_BYTES);
+        let bytes_max = wanted * (picture_bytes(image.width, image.height) + PICTURE_MORE_BYTES);
         let pictures = decode(self.options.codec, stream[..last.end].to_vec(), wanted, bytes_max)?;
         let plain = |picture: &Pixels| match image.channels {
             1 => Pixels {
@@ -396,8 +394,7 @@ impl Decoder {
     }
 
     fn picture_bytes(&self) -> usize {
-        let pixels = u64::from(self.form.width) * u64::from(self.form.height);
-        usize::try_from(3 * pixels).unwrap_or(usize::MAX).max(1)
+        picture_bytes(self.form.width, self.form.height)
     }
 
     fn read(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
@@ -413,8 +410,8 @@ impl Decoder {
         } else if self.group.is_empty() {
             return Err("no key frame is before it".to_owned());
         }
-        if (self.group.len() + 1).saturating_mul(self.picture_bytes())
-            > SEGMENT_BYTES_MAX + self.picture_bytes()
+        if self.group.len() >= pictures_max(self.picture_bytes())
+            || self.stream.len() + coded.data.len() > stream_bytes_max(self.picture_bytes())
         {
             return Err("too many pictures are between it and its key frame".to_owned());
         }
@@ -461,6 +458,22 @@ impl Coder for Decoder {
         about.encoder.clone_from(&self.decoder);
         about.image = Some(self.form.clone());
     }
+}
+
+/// Bytes of a decoded picture: three for each pixel, also where an image has one.
+fn picture_bytes(width: u32, height: u32) -> usize {
+    let pixels = u64::from(width).saturating_mul(u64::from(height));
+    pixels.saturating_mul(3).clamp(1, PICTURE_BYTES_MAX) as usize
+}
+
+/// Pictures of a segment.
+fn pictures_max(picture_bytes: usize) -> usize {
+    (SEGMENT_BYTES_MAX / picture_bytes).clamp(1, SEGMENT_PICTURES_MAX)
+}
+
+/// Bytes of the stream of a segment.
+const fn stream_bytes_max(picture_bytes: usize) -> usize {
+    SEGMENT_BYTES_MAX + picture_bytes + SEGMENT_PICTURES_MAX * PICTURE_MORE_BYTES
 }
 
 /// The encoder's process.
