@@ -1,5 +1,7 @@
 //! Converts the pixels of `sensor_msgs/msg/Image` to those of PNG and JPEG.
 
+use crate::carried::Image;
+
 /// The layout of an encoding's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
@@ -33,23 +35,6 @@ pub struct Pixels {
     pub is_deep: bool,
     /// All rows.
     pub bytes: Vec<u8>,
-}
-
-/// The image in a message.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RawImage<'a> {
-    /// Pixels in a row.
-    pub width: u32,
-    /// Rows.
-    pub height: u32,
-    /// How pixels are stored.
-    pub encoding: &'a str,
-    /// The order of the bytes of a channel.
-    pub is_big_endian: bool,
-    /// Bytes of a row.
-    pub step: u32,
-    /// All rows.
-    pub data: &'a [u8],
 }
 
 /// The layout of an encoding of `sensor_msgs/image_encodings.hpp`, which some drivers write in the other case; colours of unnamed encodings
@@ -105,7 +90,7 @@ fn unknown(encoding: &str) -> String {
 }
 
 /// Converts an image; one clause when that is not possible.
-pub fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
+pub fn convert(image: &Image<'_>) -> Result<Pixels, String> {
     let layout = layout(image.encoding).ok_or_else(|| unknown(image.encoding))?;
     let (width, height, step) = (image.width as usize, image.height as usize, image.step as usize);
     let (pixel_bytes, channels, is_deep) = match layout {
@@ -149,7 +134,7 @@ pub fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
             } => {
                 append_planes(&mut bytes, row, colours[number], is_half, is_red_first);
             }
-            _ => append_row(&mut bytes, row, layout, image.is_big_endian),
+            _ => append_row(&mut bytes, row, layout, image.is_bigendian != 0),
         }
     }
     Ok(Pixels {
@@ -162,7 +147,7 @@ pub fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
 }
 
 /// The differences of colour of each row of an image in planes.
-fn colour_rows<'a>(image: &RawImage<'a>, is_half: bool) -> Result<Vec<&'a [u8]>, String> {
+fn colour_rows<'a>(image: &Image<'a>, is_half: bool) -> Result<Vec<&'a [u8]>, String> {
     let (width, height, step) = (image.width as usize, image.height as usize, image.step as usize);
     let (row_bytes, step_bytes) = if is_half {
         (width, step)
@@ -270,14 +255,14 @@ fn colour(brightness: u8, blue: u8, red: u8) -> [u8; 3] {
 mod tests {
     use super::*;
 
-    fn image<'a>(encoding: &'a str, width: u32, height: u32, step: u32, data: &'a [u8]) -> RawImage<'a> {
-        RawImage {
+    fn image<'a>(encoding: &'a str, width: u32, height: u32, step: u32, data: &'a [u8]) -> Image<'a> {
+        Image {
             width,
             height,
             encoding,
-            is_big_endian: false,
             step,
             data,
+            ..Image::default()
         }
     }
 

@@ -4,10 +4,11 @@ use super::ExistingFiles;
 use super::{ExportError, Finished, Sink, folder::FilesByTime, video::Video};
 use holdall_bag::reader::BagMessage;
 use holdall_media::{
+    carried::Image,
     compressed::{Compressed, is_file},
     elementary::Codec,
     picture_file::{ImageFormat, encode},
-    pixels::{Pixels, RawImage, convert},
+    pixels::{Pixels, convert},
 };
 use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
 use std::{borrow::Cow, path::Path, sync::Arc};
@@ -141,13 +142,14 @@ pub(crate) struct ImageFields<'a> {
 impl<'a> ImageFields<'a> {
     /// The pixels of an image that is not compressed.
     pub fn pixels(&self) -> Result<Pixels, String> {
-        convert(&RawImage {
+        convert(&Image {
             width: self.width,
             height: self.height,
             encoding: &self.encoding,
-            is_big_endian: self.is_big_endian,
+            is_bigendian: self.is_big_endian.into(),
             step: self.step,
             data: self.data,
+            ..Image::default()
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded, Head, IMAGE, Image},
     compressed::{Compressed, file_pixels},
-    pixels::{Pixels, RawImage, convert},
+    pixels::{Pixels, convert},
 };
 use holdall_bag::reader::BagMessage;
 use holdall_model::recoding::ImageForm;
@@ -59,14 +59,7 @@ impl Frame {
 
     fn of_pixels(payload: &[u8]) -> Result<Self, String> {
         let image = Image::read(payload).map_err(|error| error.to_string())?;
-        let pixels = convert(&RawImage {
-            width: image.width,
-            height: image.height,
-            encoding: image.encoding,
-            is_big_endian: image.is_bigendian != 0,
-            step: image.step,
-            data: image.data,
-        })?;
+        let pixels = convert(&image)?;
         Ok(Self {
             taken: Taken::of(&image.head),
             form: ImageForm {
@@ -161,6 +154,15 @@ pub(super) fn channel(pixels: &Pixels) -> Vec<u8> {
     match pixels.channels {
         1 => pixels.bytes.clone(),
         channels => pixels.bytes.iter().skip(1).step_by(channels).copied().collect(),
+    }
+}
+
+/// The same in red, green and blue.
+pub(super) fn rgb(pixels: &Pixels) -> Pixels {
+    Pixels {
+        channels: 3,
+        bytes: colours(pixels, [0, 1, 2], 3),
+        ..*pixels
     }
 }
 

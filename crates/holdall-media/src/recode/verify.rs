@@ -1,10 +1,12 @@
 //! Compares a bag with one whose images or clouds have another form: all messages, in pairs, each decoded.
 
-use super::{Recoder, encoded, image::Frame};
+use super::{
+    Recoder, encoded,
+    image::{Frame, rgb},
+};
 use crate::{
     cloud::{CLOUD, Cloud, cloudini::error_of},
     likeness::psnr,
-    pixels::Pixels,
 };
 use bytes::Bytes;
 use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError};
@@ -154,31 +156,11 @@ fn compare(
         ..after.clone()
     };
     let (one, other) = (Frame::read(before)?, Frame::read(&again)?);
-    let (one, other) = (colours(one.pixels), colours(other.pixels));
+    let (one, other) = (rgb(&one.pixels), rgb(&other.pixels));
     if (one.width, one.height) != (other.width, other.height) || psnr(&one, &other) < PSNR_MIN {
         return Err("decoded again it is another image".to_owned());
     }
     Ok(())
-}
-
-/// Three channels of any image of 8 bits.
-fn colours(pixels: Pixels) -> Pixels {
-    let bytes = match pixels.channels {
-        1 => pixels.bytes.iter().flat_map(|byte| [*byte; 3]).collect(),
-        4 => pixels
-            .bytes
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .flat_map(|[a, b, c, _]| [*a, *b, *c])
-            .collect(),
-        _ => return pixels,
-    };
-    Pixels {
-        channels: 3,
-        bytes,
-        ..pixels
-    }
 }
 
 fn compare_clouds(before: &[u8], after: &[u8], bound: f64) -> Result<(), String> {

@@ -6,7 +6,7 @@
 
 use super::{
     Coder, Key, Made, Sent,
-    image::{Frame, Taken, channel, restored},
+    image::{Frame, Taken, channel, restored, rgb},
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, Coded},
@@ -138,7 +138,7 @@ impl Encoder {
             );
         }
         if frame.pixels.channels == 4 {
-            frame.pixels = opaque(&frame.pixels);
+            frame.pixels = rgb(&frame.pixels);
         }
         match &self.form {
             Some(form) if *form != frame.form => Err(format!(
@@ -578,18 +578,6 @@ const fn name(codec: Codec) -> &'static str {
     match codec {
         Codec::H264 => "h264",
         Codec::H265 => "h265",
-    }
-}
-
-/// The same without alpha.
-fn opaque(pixels: &Pixels) -> Pixels {
-    let colours = pixels.bytes.as_chunks::<4>().0.iter();
-    Pixels {
-        channels: 3,
-        bytes: colours
-            .flat_map(|[red, green, blue, _]| [*red, *green, *blue])
-            .collect(),
-        ..*pixels
     }
 }
 
