@@ -21,7 +21,7 @@ use holdall_bag::{
     reader::{BagMessage, BagSet, MessageFilter},
 };
 use holdall_model::{
-    recoding::Recoding,
+    recoding::{Exactness, Recoding},
     time::Timestamp,
     topic::{MessageDefinition, TopicInfo},
 };
@@ -178,8 +178,10 @@ impl Stream {
 
     fn finish(mut self) -> Recoding {
         self.made = None;
-        if let Some(coder) = self.coder.take().and_then(|coder| coder.join().ok()) {
-            coder.describe(&mut self.account);
+        match self.coder.take().map(JoinHandle::join) {
+            Some(Ok(coder)) => coder.describe(&mut self.account),
+            // It panicked: nothing shows that what it made can be restored.
+            Some(Err(_)) | None => self.account.exactness = Exactness::Lossy,
         }
         self.account
     }
