@@ -376,6 +376,18 @@ def test_originals_go_only_after_every_message_was_compared(tmp_path, world, ffm
     done = world.run("compress", bag, "-o", world.folder / "small", *how)
     assert done.returncode == 0 and "120 messages compared, the originals deleted" in done.stdout, done.stderr + done.stdout
     assert not bag.exists() and len(read(world.folder / "small")["/camera"]) == 40
+    # Neither a file that was not compared, nor a bag of which nothing was.
+    again = ["compress", world.folder / "small", "-o", world.folder / "twice", "--delete-original-after-verify"]
+    notes = world.folder / "small/notes.txt"
+    notes.write_text("calibrated")
+    done = world.run(*again)
+    assert done.returncode == 2 and '"notes.txt" in it is not a part of the bag' in done.stderr and not (world.folder / "twice").exists(), done.stderr
+    notes.unlink()
+    done = world.run(*again)
+    assert done.returncode == 0 and not (world.folder / "small").exists() and len(read(world.folder / "twice")["/camera"]) == 40, done.stderr
+    empty = write(tmp_path / "empty.mcap", {})
+    done = world.run("compress", empty, "-o", world.folder / "nothing", "--delete-original-after-verify")
+    assert done.returncode != 0 and empty.exists(), done.stderr
     # An encoder that does its work, and a decoder that shows another picture than the one that was sampled.
     bag = write(tmp_path / "camera.mcap", topics)
     (ffmpeg / "ffmpeg").unlink()

@@ -20,7 +20,11 @@ use crate::{
 use holdall::{
     reader::{Bag, BagFile, BagSet},
     recode::{self, Recoder},
-    tools::{Choice, Job, OutputOptions, Recode, Shift, manage::remove, run_recoded, yaml},
+    tools::{
+        Choice, Job, OutputOptions, Recode, Shift,
+        manage::{expect_alone, remove},
+        run_recoded, yaml,
+    },
     writer::CompressionMode,
 };
 use holdall_io::{
@@ -30,6 +34,7 @@ use holdall_io::{
 };
 use holdall_storage::{Storage, compression::scratch, readable_storages, storages};
 use std::{
+    fmt::Display,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
 };
@@ -250,6 +255,7 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
             "--delete-original-after-verify needs bags and an output that are directories or files",
         ));
     }
+    bags.iter().try_for_each(expect_alone).map_err(Failure::refused)?;
     let outcome = rewritten(bags.clone(), &args.output, &how, recoder.as_mut(), "compressing")?;
     if outcome != Outcome::Done {
         warn!("the originals stay: not everything of them could be read");
@@ -268,7 +274,16 @@ fn verify_and_delete(bags: Vec<Bag>, args: &CompressArguments) -> VerbResult {
         progress.show(done.min(total), total);
     });
     drop(progress);
-    let count = verified.map_err(|error| Failure::failed(format!("the originals stay: {error}")))?;
+    let stay = |reason: &dyn Display| Failure::failed(format!("the originals stay: {reason}"));
+    let count = verified.map_err(|error| stay(&error))?;
+    if count == 0 {
+        return Err(stay(&"no message was compared"));
+    }
+    before
+        .bags()
+        .iter()
+        .try_for_each(expect_alone)
+        .map_err(|error| stay(&error))?;
     drop(before);
     for path in &args.bags {
         remove(path).map_err(Failure::failed)?;

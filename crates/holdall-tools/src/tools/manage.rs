@@ -10,7 +10,7 @@ use holdall_model::{
 use holdall_storage::{compression::unpacked_name, storage_of_directory};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
 
@@ -196,6 +196,39 @@ pub fn rename(path: &Path, name: &str) -> Result<PathBuf, ToolError> {
     Ok(to)
 }
 
+/// Refuses a bag whose removal would take more than what was read of it: one that is being recorded, and a directory with anything else in it.
+///
+/// # Errors
+/// As said; a directory that cannot be read.
+pub fn expect_alone(bag: &Bag) -> Result<(), ToolError> {
+    let path = bag.path();
+    if bag.writer().is_some() {
+        return Err(unsupported(path, "it is being recorded"));
+    }
+    if !fs::is_dir(path) || bag.files().iter().any(|file| file.path == path) {
+        return Ok(());
+    }
+    let files = bag.files().iter().map(|file| unpacked_name(&file.path));
+    let names: BTreeSet<OsString> = files
+        .filter_map(|file| file.file_name().map(OsStr::to_owned))
+        .collect();
+    for entry in fs::list_dir(path)? {
+        let plain = unpacked_name(&entry.path);
+        let name = plain.file_name().unwrap_or_default().to_string_lossy();
+        // A database has its log beside it.
+        let mut logs = ["-wal", "-shm", "-journal"].into_iter();
+        let bare = logs.find_map(|end| name.strip_suffix(end));
+        let is_part = names.contains(OsStr::new(bare.unwrap_or(&name)))
+            || name == "metadata.yaml"
+            || name.starts_with(".holdall-");
+        if !is_part {
+            let reason = format!("{name:?} in it is not a part of the bag; move it elsewhere first");
+            return Err(unsupported(path, reason));
+        }
+    }
+    Ok(())
+}
+
 /// Removes a bag for good: its directory, or its single storage file.
 ///
 /// # Errors
@@ -249,6 +282,19 @@ mod tests {
         remove(&renamed).unwrap();
         assert!(!renamed.exists());
         set_labels(&folder.path().join("taken"), &BTreeMap::new()).unwrap();
+    }
+
+    #[test]
+    fn a_bag_with_other_files_in_it_is_not_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lab");
+        bag(&path);
+        let opened = Bag::open(&path).unwrap();
+        expect_alone(&opened).unwrap();
+        expect_alone(&Bag::open(&opened.files()[0].path).unwrap()).unwrap();
+        std::fs::write(path.join("notes.txt"), "calibrated").unwrap();
+        let refused = expect_alone(&opened).unwrap_err().to_string();
+        assert!(refused.contains("\"notes.txt\" in it is not a part"), "{refused}");
     }
 
     #[test]
