@@ -38,6 +38,9 @@ use std::{
 /// Messages of a topic that are ready and not yet written. A segment that is done waits here while the next one is made.
 const READY_MAX: usize = 32;
 
+/// Images of a topic that are tried to know its depth.
+const TRIED_MAX: usize = 100;
+
 /// The codec of messages that have their first form again.
 const RESTORED: &str = "none";
 
@@ -227,11 +230,15 @@ fn encoded(custom_data: &BTreeMap<String, String>) -> impl Iterator<Item = Recod
     last.into_values().filter(|recoding| recoding.codec != RESTORED)
 }
 
-/// Whether the first image of a topic has 16 bits a pixel.
+/// Whether the first good image of a topic has 16 bits a pixel.
 fn is_deep(inputs: &BagSet, topic: &TopicInfo) -> bool {
-    let first = inputs.messages(&of_topic(&topic.name)).find_map(Result::ok);
-    let frame = first.and_then(|message| image::Frame::read(&message).ok());
-    topic.type_name == IMAGE && frame.is_some_and(|frame| frame.pixels.is_deep)
+    if topic.type_name != IMAGE {
+        return false;
+    }
+    let messages = inputs.messages(&of_topic(&topic.name)).filter_map(Result::ok);
+    let mut frames = messages.take(TRIED_MAX).map(|message| image::Frame::read(&message));
+    let first = frames.find_map(Result::ok);
+    first.is_some_and(|frame| frame.pixels.is_deep)
 }
 
 fn of_topic(name: &str) -> MessageFilter {
