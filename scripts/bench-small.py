@@ -146,10 +146,23 @@ def scenes(seconds):
 
 
 CASES = {
-    "rgb8": ["--video=h264", "--video=h264,preset=medium", "--video=h265", "--video=lossless"],
+    "rgb8": ["--video=h264", "--video=h264,quality=18", "--video=h264,quality=14", "--video=h265", "--video=lossless"],
     "mono8": ["--video=h264", "--video=lossless"],
     "16UC1": ["--video=lossless"],
     "lidar": ["--cloud=cloudini,resolution=0.001", "--cloud=lossless"],
+}
+# `ffmpeg` on the pixels alone: their format, and the forms with their arguments.
+ALONE = {
+    "rgb8": (
+        "rgb24",
+        {
+            "h264": ["-c:v", "libx264", "-preset", "veryfast", "-crf", "23", "-pix_fmt", "yuv420p", "-f", "h264"],
+            "lossless": ["-c:v", "libx264rgb", "-preset", "veryfast", "-qp", "0", "-f", "h264"],
+            "ffv1": ["-c:v", "ffv1", "-level", "3", "-f", "nut"],
+            "png": ["-c:v", "png", "-f", "image2pipe"],
+        },
+    ),
+    "16UC1": ("gray16le", {"ffv1": ["-c:v", "ffv1", "-level", "3", "-f", "nut"], "png": ["-c:v", "png", "-f", "image2pipe"]}),
 }
 
 
@@ -166,22 +179,31 @@ def main():
         (folder / "ffmpeg").symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
         env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
-        def run(*words):
+        def timed(*command):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            said = subprocess.run([arguments.holdall, *map(str, words), "--json"], env=env, capture_output=True, text=True, check=True).stdout
+            said = subprocess.run([str(word) for word in command], env=env, capture_output=True, check=True).stdout
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            return json.loads(said), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            return said, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        def run(*words):
+            said, spent = timed(arguments.holdall, *words, "--json")
+            return json.loads(said), spent
 
         for scene, (kind, rate, seconds, message) in scenes(arguments.seconds).items():
             if arguments.only not in scene:
                 continue
-            with open(folder / "bag.mcap", "wb") as stream:
+            pixel_format, alone = ALONE.get(scene.split()[0], ("", {}))
+            with open(folder / "bag.mcap", "wb") as stream, open(folder / "raw", "wb") as raw:
                 writer = Writer(stream, compression=0)
                 writer.start("ros2")
                 channel = writer.register_channel("/topic", "cdr", writer.register_schema(kind, "ros2msg", SCHEMAS[kind].encode()))
                 for number in range(rate * seconds):
                     at = START + number * 10**9 // rate
-                    writer.add_message(channel, at, message(number / rate, at), at)
+                    payload = message(number / rate, at)
+                    writer.add_message(channel, at, payload, at)
+                    if alone:
+                        _, width, _, height = scene.split()
+                        raw.write(payload[-int(width) * int(height) * {"rgb24": 3, "gray16le": 2}[pixel_format] :])
                 writer.finish()
             _, plain = run("compress", folder / "bag.mcap", "-o", folder / "zstd")
             zstd = sum(path.stat().st_size for path in (folder / "zstd").glob("*.mcap"))
@@ -196,11 +218,16 @@ def main():
                 like = one.get("likeness")
                 shown = f"{like['psnr_sum'] / like['samples']:.1f} ({like['psnr_min']:.1f}) | {like['ssim_sum'] / like['samples']:.3f} ({like['ssim_min']:.3f})" if like else "|"
                 print(
-                    f"| {scene} | {how} | {one['bytes_before'] / one['bytes_after']:.1f} | {total / written['bytes']:.1f} | {spent / total * 1e9:.1f} | {back / total * 1e9:.1f} | {shown} |",
+                    f"| {scene} | {how} | {one['bytes_before'] / one['bytes_after']:.2f} | {total / written['bytes']:.1f} | {spent / total * 1e9:.1f} | {back / total * 1e9:.1f} | {shown} |",
                     flush=True,
                 )
                 subprocess.run(["rm", "-r", folder / "small", folder / "large"], check=True)
             subprocess.run(["rm", "-r", folder / "zstd"], check=True)
+            for form, how in alone.items():
+                source = ["-f", "rawvideo", "-pix_fmt", pixel_format, "-video_size", f"{width}x{height}", "-framerate", rate, "-i", folder / "raw"]
+                made, spent = timed(folder / "ffmpeg", "-loglevel", "error", *source, *how, "-")
+                size = (folder / "raw").stat().st_size
+                print(f"| {scene} | ffmpeg {form} | {size / len(made):.2f} | | {spent / size * 1e9:.1f} | | | |", flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ pub enum Exactness {
     Lossy,
 }
 
-/// The form of the images before they were encoded: what their messages have that video has not.
+/// The form of the images before they were encoded: what their messages have and video does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageForm {
     /// Pixels in a row.
@@ -74,7 +74,7 @@ pub struct Recoding {
     pub from: String,
     /// The type after.
     pub into: String,
-    /// `h264`, `h265`, `rvl`, `png`; `none` where messages got their first form again.
+    /// `h264`, `h265`, `rvl`, `cloudini`, `columns`; `none` where messages got their first form again.
     pub codec: String,
     /// The settings of the encoder.
     pub settings: String,
