@@ -19,6 +19,7 @@ import threading
 import time
 from pathlib import Path
 
+import imageio_ffmpeg
 import pytest
 from browser import PROGRAM, Browser
 from buckets import Bucket
@@ -280,6 +281,16 @@ def world(tmp_path):
     world = World(tmp_path)
     yield world
     world.close()
+
+
+@pytest.fixture
+def ffmpeg(tmp_path, world):
+    """The folder that is first in the PATH of the program, with the ffmpeg of the package imageio-ffmpeg."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "ffmpeg").symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
+    world.env["PATH"] = f"{programs}:{os.environ['PATH']}"
+    return programs
 
 
 class Terminal:

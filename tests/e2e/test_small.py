@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import shutil
 import stat
@@ -106,15 +105,6 @@ def decoded(stream, codec, width, height):
 def psnr(one, other):
     error = np.mean((one.astype(float) - other.astype(float)) ** 2)
     return 10 * np.log10(255**2 / error) if error else 100
-
-
-@pytest.fixture
-def ffmpeg(tmp_path, world):
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    (programs / "ffmpeg").symlink_to(FFMPEG)
-    world.env["PATH"] = f"{programs}:{os.environ['PATH']}"
-    return programs
 
 
 def recoded(world, bag):

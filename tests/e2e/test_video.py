@@ -3,7 +3,6 @@
 import http.client
 import io
 import json
-import os
 import re
 import struct
 import subprocess
@@ -222,15 +221,6 @@ def test_a_browser_shows_video(world, ffmpeg, browser):
     until(lambda: browser.script("drawn.lanes.filter(lane => lane.thumbs).length") == 2, "pictures along the lanes")
     code, said = web.stop()
     assert code == 0, said
-
-
-@pytest.fixture
-def ffmpeg(tmp_path, world):
-    """The PATH of the program has the ffmpeg of the package imageio-ffmpeg."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    (programs / "ffmpeg").symlink_to(FFMPEG)
-    world.env["PATH"] = f"{programs}:{os.environ['PATH']}"
 
 
 def assert_images(folder, numbers, size=(WIDTH, HEIGHT), form="png"):
