@@ -4,6 +4,8 @@ use crate::pixels::Pixels;
 
 /// PSNR of equal images.
 const EQUAL_DB: f64 = 100.0;
+/// An image that is less like another one than this, in dB, does not show the same.
+pub const PSNR_MIN: f64 = 15.0;
 /// Side of the windows of SSIM, and the distance between two of them, as ffmpeg's filter has them.
 const WINDOW: usize = 8;
 const STEP: usize = 4;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     cloud::{CLOUD, Cloud, cloudini::error_of},
-    likeness::psnr,
+    likeness::{PSNR_MIN, psnr},
 };
 use bytes::Bytes;
 use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError};
@@ -17,8 +17,6 @@ use holdall_model::{
 use holdall_tools::tools::{Recode, ToolError};
 use std::{collections::BTreeMap, iter::Peekable};
 
-/// An image that is less like the first one than this is another one.
-const PSNR_MIN: f64 = 15.0;
 /// Messages of one time: more are not ordered by topic.
 const AT_ONCE_MAX: usize = 1 << 16;
 

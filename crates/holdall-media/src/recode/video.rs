@@ -12,7 +12,7 @@ use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, Coded},
     elementary::{Codec, Unit, access_units},
     ffmpeg::{Filter, PICTURE_BYTES_MAX, PROGRAM, decode, version},
-    likeness::{psnr, ssim},
+    likeness::{PSNR_MIN, psnr, ssim},
     pixels::Pixels,
 };
 use bytes::Bytes;
@@ -33,8 +33,6 @@ const KEY_NANOS: i64 = 1_000_000_000;
 const KEY_NANOS_MAX: i64 = 1_250_000_000;
 /// Segments that fail one after the other: after them no more are tried.
 const FAILURES_MAX: u32 = 3;
-/// A sampled picture that is less like its image than this was not encoded but damaged.
-const PSNR_MIN: f64 = 15.0;
 /// Bytes that a picture may have beyond those of its pixels.
 const PICTURE_MORE_BYTES: usize = 1 << 16;
 /// Pictures a second where nothing is known.
@@ -408,7 +406,7 @@ impl Decoder {
         if unit.is_key || self.codec.is_some_and(|known| known != codec) {
             self.end_group(sent);
         } else if self.group.is_empty() {
-            return Err("no key frame is before it".to_owned());
+            return Err("it comes before the first key frame".to_owned());
         }
         if self.group.len() >= pictures_max(self.picture_bytes())
             || self.stream.len() + coded.data.len() > stream_bytes_max(self.picture_bytes())
