@@ -78,7 +78,9 @@ impl ClockSteps {
             next = next.saturating_add(Duration::from_nanos(left_out * period));
         }
         let mut times = Vec::new();
-        while next <= stamp {
+        // Counted, because at the end of all times the next one is the same.
+        let count = if next <= stamp { due.min(STEPS_MAX) + 1 } else { 0 };
+        for _ in 0..count {
             times.push(next);
             next = next.saturating_add(self.period);
         }
@@ -176,21 +178,21 @@ impl ClockTopic {
         }
     }
 
-    /// Publishes the times before a message that is about to be published, and its stamp if messages drive the clock; returns them.
-    pub(crate) fn before_message(&mut self, publication: usize, stamp: Timestamp) -> Vec<Timestamp> {
+    /// Publishes the times before a message that is about to be published, and its stamp if messages drive the clock; calls `each` with them.
+    pub fn before_message(&mut self, publication: usize, stamp: Timestamp, mut each: impl FnMut(Timestamp)) {
         let drives = match &self.before {
             Before::Some(publications) => publications.contains(&publication),
             Before::All => true,
         };
-        let mut times = self
+        let times = self
             .steps
             .as_mut()
             .map_or_else(Vec::new, |steps| steps.until(stamp));
-        if drives && times.last() != Some(&stamp) {
-            times.push(stamp);
+        let own = (drives && times.last() != Some(&stamp)).then_some(stamp);
+        for time in times.into_iter().chain(own) {
+            self.publish(time);
+            each(time);
         }
-        times.iter().for_each(|time| self.publish(*time));
-        times
     }
 
     /// `/clock` messages published.
@@ -249,6 +251,8 @@ mod tests {
         assert_eq!(millis(&mut steps, 5), [5], "it was moved back");
         let many = millis(&mut steps, 1_000_000_000);
         assert_eq!((many.len(), many.last()), (1001, Some(&999_999_995)));
+        let end = Timestamp::from_nanos(i64::MAX);
+        assert_eq!((steps.until(end).len(), steps.until(end).len()), (1001, 1));
     }
 
     #[test]

@@ -304,8 +304,8 @@ impl<S: Source> Playback<S> {
 
     /// After a wait for answers bag time continues from where it should have been: the wait is not late.
     fn leave_step(&mut self, now: Duration, stamp: Timestamp) {
-        let is_late = self.parts.schedule.position(now) > stamp;
-        if std::mem::take(&mut self.is_held) && is_late && self.parts.pace == Pace::Time {
+        let is_held = std::mem::take(&mut self.is_held);
+        if is_held && self.parts.pace == Pace::Time && self.parts.schedule.position(now) > stamp {
             self.parts.schedule.jump(now, stamp);
             self.forget_spacing();
         }
@@ -410,9 +410,10 @@ impl<S: Source> Playback<S> {
     fn publish_head(&mut self, planned: Option<Planned>, now: Duration) {
         let Some(message) = self.head.take() else { return };
         if let Some(topic) = &mut self.parts.clock_topic {
-            for time in topic.before_message(message.publication, message.stamp) {
-                self.parts.steps.published_aside(CLOCK_TOPIC, time, &[]);
-            }
+            let steps = &mut self.parts.steps;
+            topic.before_message(message.publication, message.stamp, |time| {
+                steps.published_aside(CLOCK_TOPIC, time, &[]);
+            });
         }
         let publications = &mut self.parts.publications;
         let sending = publications.publish(message.publication, &message.payload, message.stamp);
