@@ -3,7 +3,7 @@
 use super::requests::ServiceCalls;
 pub use super::{answers::AnswerReport, steps::StepReport};
 use hdrhistogram::Histogram;
-use holdall_model::time::Timestamp;
+use holdall_model::{text::Outside, time::Timestamp, units::counted};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The phase of a playback.
@@ -126,6 +126,40 @@ impl PlayReport {
     /// Messages that not all matched reliable subscriptions have acknowledged, all topics.
     pub fn unacknowledged(&self) -> u64 {
         self.topics.iter().map(|topic| topic.unacknowledged).sum()
+    }
+
+    /// What subscriptions did not get or may not have got, and answers that did not come in time, one clause each.
+    pub fn losses(&self) -> Vec<String> {
+        let mut losses = Vec::new();
+        for topic in self.topics.iter().filter(|topic| topic.refused > 0) {
+            losses.push(format!(
+                "{} of {} were not published: {}",
+                counted(topic.refused, "message"),
+                Outside(&topic.published_as),
+                Outside(topic.refusal.as_deref().unwrap_or("the transport gave no reason"))
+            ));
+        }
+        for topic in self.topics.iter().filter(|topic| topic.unacknowledged > 0) {
+            losses.push(format!(
+                "{} of {} were not acknowledged by all reliable subscriptions",
+                counted(topic.unacknowledged, "message"),
+                Outside(&topic.published_as)
+            ));
+        }
+        if !self.unacked.is_empty() {
+            losses.push(format!(
+                "not acknowledged in time by all subscriptions: {}",
+                Outside(&self.unacked.join(", "))
+            ));
+        }
+        if let Some(steps) = self.steps.as_ref().filter(|steps| steps.missing > 0) {
+            losses.push(format!(
+                "{} had no answer in time, the first: {}",
+                counted(steps.missing, "message"),
+                steps.first_missing.as_deref().unwrap_or_default()
+            ));
+        }
+        losses
     }
 }
 

@@ -135,9 +135,9 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
         report
             .steps
             .iter()
-            .flat_map(|steps| steps_lines(report, steps, paint)),
+            .flat_map(|steps| steps_lines(report, steps)),
     );
-    lines.extend(not_delivered(report, paint));
+    lines.extend(report.losses().iter().map(|loss| paint.bad(loss)));
     if let Some(failure) = &report.failure {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
     }
@@ -223,7 +223,7 @@ fn times_real_time(report: &PlayReport, steps: &StepReport) -> f64 {
 }
 
 /// What was answered in lock-step.
-fn steps_lines(report: &PlayReport, steps: &StepReport, paint: Paint) -> Vec<String> {
+fn steps_lines(report: &PlayReport, steps: &StepReport) -> Vec<String> {
     let mut lines = vec![format!(
         "{} answered after a median of {}, 99 % below {}, worst {}; {:.2} times real time",
         plural(steps.answered, "message"),
@@ -232,13 +232,6 @@ fn steps_lines(report: &PlayReport, steps: &StepReport, paint: Paint) -> Vec<Str
         format_lateness(steps.answer_time.max),
         times_real_time(report, steps)
     )];
-    if steps.missing > 0 {
-        let first = steps.first_missing.as_deref().unwrap_or_default();
-        lines.push(paint.bad(&format!(
-            "{} had no answer in time, the first: {first}",
-            plural(steps.missing, "message")
-        )));
-    }
     for (topic, answers) in &steps.answers {
         let more = match answers.unasked {
             0 => String::new(),
@@ -279,33 +272,6 @@ fn json_steps(report: &PlayReport, steps: &StepReport) -> Value {
         "published_sha256": steps.published_sha256,
         "answers": steps.answers.iter().map(answer).collect::<serde_json::Map<_, _>>(),
     })
-}
-
-/// Topics with messages that were refused or not acknowledged.
-fn not_delivered(report: &PlayReport, paint: Paint) -> Vec<String> {
-    let mut lines = Vec::new();
-    for topic in report.topics.iter().filter(|topic| topic.refused > 0) {
-        lines.push(paint.bad(&format!(
-            "{} of {} were not published: {}",
-            plural(topic.refused, "message"),
-            Outside(&topic.published_as),
-            Outside(topic.refusal.as_deref().unwrap_or("the transport gave no reason"))
-        )));
-    }
-    for topic in report.topics.iter().filter(|topic| topic.unacknowledged > 0) {
-        lines.push(paint.bad(&format!(
-            "{} of {} were not acknowledged by all reliable subscriptions",
-            plural(topic.unacknowledged, "message"),
-            Outside(&topic.published_as),
-        )));
-    }
-    if !report.unacked.is_empty() {
-        lines.push(paint.bad(&format!(
-            "not acknowledged in time by all subscriptions: {}",
-            Outside(&report.unacked.join(", "))
-        )));
-    }
-    lines
 }
 
 /// How the requests of a service were answered.

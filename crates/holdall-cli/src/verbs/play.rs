@@ -293,10 +293,7 @@ fn outcome(report: &PlayReport, max_lateness: Option<Duration>) -> Outcome {
     match report {
         PlayReport { failure: Some(_), .. } => Outcome::Failed,
         _ if !ended => Outcome::Failed,
-        _ if report.status.refused > 0 || !report.unacked.is_empty() || report.unacknowledged() > 0 => {
-            Outcome::Lost
-        }
-        _ if report.steps.as_ref().is_some_and(|steps| steps.missing > 0) => Outcome::Lost,
+        _ if !report.losses().is_empty() => Outcome::Lost,
         _ if max_lateness.is_some_and(|max| worst > max) => {
             warn!(
                 "a message was sent {} late, which is more than was allowed",
