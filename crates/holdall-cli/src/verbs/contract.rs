@@ -10,11 +10,7 @@ use crate::{
     terminal::log,
 };
 use holdall::{reader::Bag, tools};
-use holdall_io::fs;
-use holdall_model::{
-    contract::{CONTRACT_BYTES_MAX, Contract, json_schema, sentence},
-    text::OutsidePath,
-};
+use holdall_model::contract::{Contract, json_schema, sentence};
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
@@ -24,11 +20,7 @@ use tracing::level_filters::LevelFilter;
 
 /// Reads a contract.
 pub fn read(path: &Path) -> Result<Arc<Contract>, Failure> {
-    let bytes = fs::read(path, CONTRACT_BYTES_MAX as u64 + 1).map_err(Failure::refused)?;
-    let named = |reason: String| Failure::refused(format!("{}: {reason}", OutsidePath(path)));
-    let text = String::from_utf8(bytes).map_err(|_| named("not UTF-8 text".to_owned()))?;
-    let contract = Contract::parse(&text).map_err(|error| named(error.to_string()))?;
-    Ok(Arc::new(contract))
+    tools::contract::read(path).map_err(Failure::refused)
 }
 
 /// Makes, explains or tries a contract.

@@ -4,14 +4,17 @@ use holdall_bag::{
     decode::{Decoder, Decoders},
     reader::{Bag, BagSet, MessageFilter, ReadError},
 };
+use holdall_io::fs;
 use holdall_model::{
-    contract::{Arrival, Contract, Ending, Judge, Learner, Sample, Verdict},
+    contract::{Arrival, CONTRACT_BYTES_MAX, Contract, Ending, Judge, Learner, Sample, Verdict},
     dynamic::TypePlan,
     message::PayloadRef,
+    text::OutsidePath,
     topic::TopicInfo,
 };
 use std::{
     collections::{BTreeSet, HashMap},
+    path::Path,
     sync::Arc,
 };
 
@@ -70,6 +73,16 @@ pub(super) fn for_each<T: Copy>(
         each(topic, arrival, &message.payload);
     }
     Ok(())
+}
+
+/// Reads a contract.
+///
+/// # Errors
+/// A file that cannot be read or is not a contract: one sentence.
+pub fn read(path: &Path) -> Result<Arc<Contract>, String> {
+    let text = fs::read_to_string(path, CONTRACT_BYTES_MAX as u64 + 1).map_err(|error| error.to_string())?;
+    let contract = Contract::parse(&text).map_err(|error| format!("{}: {error}", OutsidePath(path)))?;
+    Ok(Arc::new(contract))
 }
 
 /// Judges a bag by a contract.
