@@ -6,18 +6,23 @@ mod software;
 use holdall_bag::reader::{Bag, BagSet};
 use holdall_io::{clock::Clock, fs};
 use holdall_model::{
-    contract::{CONTRACT_BYTES_MAX, Contract, Outcome, RuleVerdict, Verdict, Violation},
+    contract::{Contract, Outcome, RuleVerdict, Verdict, Violation},
     regress::{Case, CaseOutcome, CaseResult},
     selection::Selection,
     text::{Outside, OutsidePath},
+    units::counted,
 };
 use holdall_play::{Player, status::PlayReport};
 use holdall_record::{Recorder, options::RecordOptions, status::RecordReport};
-use holdall_tools::{diff::compare_outputs, tools::contract::judge};
+use holdall_tools::{
+    diff::compare_outputs,
+    tools::contract::{self, judge},
+};
 use holdall_transport::Transport;
 use ready::{Awaited, Seen};
 use software::Software;
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -103,20 +108,25 @@ impl Run {
         let software = Software::start(&case.command, &case.env, place.suite, &log);
         let mut software = software.map_err(|error| format!("the software cannot be started: {error}"))?;
         let ready = await_ready(case, &recorder, &mut software, clock, stage);
-        let played = ready.and_then(|()| self.play(&mut software, deadline, clock, stage));
-        if played.is_ok() {
-            clock.sleep_until(clock.monotonic() + case.settle);
-        }
+        let played = ready.and_then(|()| self.play(case, &mut software, deadline, clock, stage));
+        let settled = played.and_then(|()| {
+            let until = clock.monotonic() + case.settle;
+            let why = wait(clock, until, || {
+                disturbance(&mut software, stage, "before its last outputs were recorded")
+            });
+            why.map_or(Ok(()), Err)
+        });
         // First the recorder: what a node sends while it ends answers nothing.
         let report = recorder.stop();
         software.end(clock);
-        played?;
+        settled?;
         self.errors.extend(problems_of(&report));
         Ok(())
     }
 
     fn play(
         &mut self,
+        case: &Case,
         software: &mut Software,
         deadline: Duration,
         clock: &dyn Clock,
@@ -124,12 +134,8 @@ impl Run {
     ) -> Result<(), String> {
         let player = stage.play()?;
         let ended = wait(clock, deadline, || {
-            let died = software
-                .ended()
-                .map(|how| format!("the software has ended {how} while the bag was played"));
-            let stopped = || stage.is_stopped().then(|| "it was ended by a signal".to_owned());
-            died.or_else(stopped)
-                .map_or_else(|| player.is_finished().then_some(Ok(())), |why| Some(Err(why)))
+            let why = disturbance(software, stage, "while the bag was played");
+            why.map_or_else(|| player.is_finished().then_some(Ok(())), |why| Some(Err(why)))
         });
         let in_time = ended.unwrap_or_else(|| Err("the time limit of the case was reached".to_owned()));
         let report = if in_time.is_ok() {
@@ -137,19 +143,30 @@ impl Run {
         } else {
             player.stop()
         };
-        let failure = report.failure.clone();
-        let missing = report.steps.as_ref().filter(|steps| steps.missing > 0);
-        let missing = missing.map(|steps| {
-            format!(
-                "{} messages had no answer in time, the first: {}",
-                steps.missing,
-                steps.first_missing.clone().unwrap_or_default()
-            )
-        });
-        self.play = Some(report);
+        let report = self.play.insert(report);
         in_time?;
-        failure.or(missing).map_or(Ok(()), Err)
+        self.errors.extend(report.failure.clone());
+        self.errors.extend(report.losses());
+        let unanswered = report.services.iter().filter(|(_, calls)| !calls.all_answered());
+        self.errors.extend(
+            unanswered.map(|(name, _)| format!("not all requests to {} were answered", Outside(name))),
+        );
+        // They would be taken for those of the software.
+        let own = report.topics.iter().map(|topic| &topic.published_as);
+        let own: BTreeSet<&String> = own.filter(|topic| case.outputs.contains(topic)).collect();
+        self.errors.extend(own.into_iter().map(|topic| {
+            let topic = Outside(topic);
+            format!("{topic} is an output, but the bag plays it, too: exclude or rename it with the flags of play")
+        }));
+        Ok(())
     }
+}
+
+/// Why a case ends early, one sentence.
+fn disturbance(software: &mut Software, stage: &mut dyn Stage, when: &str) -> Option<String> {
+    let died = software.ended();
+    died.map(|how| format!("the software has ended {how} {when}"))
+        .or_else(|| stage.is_stopped().then(|| "it was ended by a signal".to_owned()))
 }
 
 /// Waits until the software is ready, and its outputs are received.
@@ -168,11 +185,8 @@ fn await_ready(
     let (mut seen, mut transports) = (Seen::default(), stage.join()?);
     let mut missing = None;
     let ready = wait(clock, clock.monotonic() + case.ready.within, || {
-        if let Some(how) = software.ended() {
-            return Some(Err(format!("the software has ended {how} before it was ready")));
-        }
-        if stage.is_stopped() {
-            return Some(Err("it was ended by a signal".to_owned()));
+        if let Some(why) = disturbance(software, stage, "before it was ready") {
+            return Some(Err(why));
         }
         if let Err(error) = seen.look(&mut transports) {
             return Some(Err(error.to_string()));
@@ -202,8 +216,12 @@ fn problems_of(report: &RecordReport) -> Vec<String> {
     let lost = report.status.shortfall();
     if lost > 0 {
         problems.push(format!(
-            "{lost} messages of the outputs were lost while they were recorded"
+            "{} of the outputs were lost while they were recorded",
+            counted(lost, "message")
         ));
+    }
+    if report.status.unknown_ends().is_failure() {
+        problems.push("a publisher of the outputs went silent: its last messages may be lost".to_owned());
     }
     problems
 }
@@ -234,6 +252,11 @@ pub fn compare(case: &Case, place: &Place<'_>) -> Result<CaseResult, String> {
             let compared = compare_outputs(&golden, &found, &case.outputs, &case.tolerances);
             let (topics, problems) = compared.map_err(|error| error.to_string())?;
             result.problems.extend(problems);
+            if topics.values().all(|topic| topic.golden == 0 && topic.found == 0) {
+                result
+                    .problems
+                    .push("neither the golden bag nor the outputs have a message to compare".to_owned());
+            }
             for (topic, comparison) in &topics {
                 let problem = comparison.problem();
                 result
@@ -244,7 +267,7 @@ pub fn compare(case: &Case, place: &Place<'_>) -> Result<CaseResult, String> {
         }
     }
     for contract in contracts(case, place.suite)? {
-        let verdict = judge(&found, Arc::new(contract)).map_err(|error| error.to_string())?;
+        let verdict = judge(&found, contract).map_err(|error| error.to_string())?;
         result.problems.extend(broken(&verdict));
     }
     result.outcome = match result.problems.is_empty() {
@@ -254,10 +277,10 @@ pub fn compare(case: &Case, place: &Place<'_>) -> Result<CaseResult, String> {
     Ok(result)
 }
 
-/// A path of a suite, from its folder.
+/// A path of a suite, from its folder; a URL without its secrets.
 pub fn in_suite(suite: &Path, path: &str) -> PathBuf {
     match holdall_io::remote::is_remote(Path::new(path)) {
-        true => PathBuf::from(path),
+        true => holdall_io::remote::clean(Path::new(path)).into_owned(),
         false => suite.join(path),
     }
 }
@@ -265,23 +288,24 @@ pub fn in_suite(suite: &Path, path: &str) -> PathBuf {
 /// The rules for the outputs: those of the contract, and the conditions of the suite.
 ///
 /// # Errors
-/// What cannot be read, one sentence.
-pub fn contracts(case: &Case, suite: &Path) -> Result<Vec<Contract>, String> {
+/// What cannot be read, or a contract without a rule: one sentence.
+pub fn contracts(case: &Case, suite: &Path) -> Result<Vec<Arc<Contract>>, String> {
     let mut contracts = Vec::new();
     if let Some(path) = &case.contract {
         let path = suite.join(path);
-        let named = |reason: String| format!("{}: {reason}", OutsidePath(&path));
-        let bytes = fs::read(&path, CONTRACT_BYTES_MAX as u64 + 1).map_err(|error| error.to_string())?;
-        let text = String::from_utf8(bytes).map_err(|_| named("not UTF-8 text".to_owned()))?;
-        contracts.push(Contract::parse(&text).map_err(|error| named(error.to_string()))?);
+        let contract = contract::read(&path)?;
+        if contract.rules.is_empty() {
+            return Err(format!("{}: the contract has no rule", OutsidePath(&path)));
+        }
+        contracts.push(contract);
     }
     for must in &case.must {
-        // Checked when the suite was read.
+        // An empty condition is refused.
         let (topic, condition) = must.split_once(": ").unwrap_or((must, ""));
         let rule =
             serde_json::json!({"version": 1, "topics": {topic: {"must": condition, "required": true}}});
         let rule = Contract::parse(&rule.to_string());
-        contracts.push(rule.map_err(|error| format!("must {must:?}: {error}"))?);
+        contracts.push(Arc::new(rule.map_err(|error| format!("must {must:?}: {error}"))?));
     }
     Ok(contracts)
 }
@@ -306,7 +330,11 @@ fn broken(verdict: &Verdict) -> Vec<String> {
         let why = first.or(rule.reason.as_ref()).cloned().unwrap_or_default();
         format!("{}: {}: {why}{times}", Outside(topic), rule.kind)
     };
-    rules.map(problem).take(NAMED_MAX).collect()
+    let not_judged = (verdict.not_judged > 0).then(|| {
+        let count = counted(verdict.not_judged, "message");
+        format!("{count} of the outputs were not judged by the contract")
+    });
+    rules.map(problem).take(NAMED_MAX).chain(not_judged).collect()
 }
 
 /// Makes the outputs of a case its golden bag, in the place of the one before.
