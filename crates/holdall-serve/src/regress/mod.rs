@@ -3,8 +3,12 @@
 mod ready;
 mod software;
 
-use holdall_bag::reader::{Bag, BagSet};
-use holdall_io::{clock::Clock, fs};
+use holdall_bag::reader::{Bag, BagSet, ReadError};
+use holdall_io::{
+    clock::Clock,
+    fs,
+    output::{publish_dir, remove_dir_all},
+};
 use holdall_model::{
     contract::{Contract, Outcome, RuleVerdict, Verdict, Violation},
     regress::{Case, CaseOutcome, CaseResult},
@@ -350,24 +354,84 @@ pub fn update_golden(case: &Case, place: &Place<'_>) -> Result<PathBuf, String> 
             OutsidePath(&golden)
         ));
     }
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let outputs = place.results.join(OUTPUTS);
-    Bag::open(&outputs).map_err(|error| text(&error))?;
-    let is_there = fs::exists(&golden).map_err(|error| text(&error))?;
-    if is_there {
-        // Nothing else is removed.
-        Bag::open(&golden).map_err(|error| text(&error))?;
-    }
-    let new = golden.with_extension("new");
-    fs::create_dirs(golden.parent().unwrap_or(place.suite)).map_err(|error| text(&error))?;
-    fs::create_dir_new(&new).map_err(|error| text(&error))?;
-    for entry in fs::list_dir(&outputs).map_err(|error| text(&error))? {
-        let name = entry.path.file_name().unwrap_or_default();
-        fs::copy_new(&entry.path, &new.join(name)).map_err(|error| text(&error))?;
-    }
-    if is_there {
-        fs::remove_dir_all(&golden).map_err(|error| text(&error))?;
-    }
-    fs::rename_new(&new, &golden).map_err(|error| text(&error))?;
+    replace(&place.results.join(OUTPUTS), &golden).map_err(|error| error.to_string())?;
     Ok(golden)
+}
+
+/// Puts a copy of a bag in the place of another one, which is removed when the copy is complete and has its name.
+fn replace(bag: &Path, place: &Path) -> Result<(), ReadError> {
+    let beside = |suffix: &str| {
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        place.with_file_name(format!(".{name}.{suffix}"))
+    };
+    let (new, old) = (beside("new"), beside("old"));
+    Bag::open(bag)?;
+    // Of a run that was killed.
+    remove_dir_all(&new)?;
+    fs::create_dir_new(&new)?;
+    for entry in fs::list_dir(bag)? {
+        let name = entry.path.file_name().unwrap_or_default();
+        fs::copy_new(&entry.path, &new.join(name))?;
+    }
+    if fs::exists(place)? {
+        // Nothing but a bag is removed.
+        Bag::open(place)?;
+        remove_dir_all(&old)?;
+        fs::rename_new(place, &old)?;
+    }
+    publish_dir(&new, place)?;
+    Ok(remove_dir_all(&old)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_bag::writer::Writer;
+    use holdall_model::time::Timestamp;
+
+    fn write_bag(path: &Path, messages: i64) {
+        let mut writer = Writer::create(path).unwrap();
+        let topic = writer.add_topic("/a", "std_msgs/msg/UInt8").unwrap();
+        for nanos in 0..messages {
+            let stamp = Timestamp::from_nanos(nanos);
+            writer.write(topic, stamp, &[0, 1, 0, 0, 7]).unwrap();
+        }
+        writer.close().unwrap();
+    }
+
+    fn messages(path: &Path) -> u64 {
+        let bag = Bag::open(path).unwrap();
+        bag.metadata().topics_with_message_count[0].message_count
+    }
+
+    #[test]
+    fn a_golden_bag_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second, golden] = ["first", "second", "golden"].map(|name| folder.path().join(name));
+        write_bag(&first, 1);
+        write_bag(&second, 2);
+        replace(&first, &golden).unwrap();
+        // Left by runs that were killed.
+        for name in [".golden.new", ".golden.old"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        replace(&second, &golden).unwrap();
+        assert_eq!(messages(&golden), 2);
+        assert_eq!(fs::list_dir(folder.path()).unwrap().len(), 3);
+        // It cannot be copied as a file.
+        std::fs::create_dir(first.join("folder")).unwrap();
+        replace(&first, &golden).unwrap_err();
+        assert_eq!(messages(&golden), 2);
+    }
+
+    #[test]
+    fn only_a_bag_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [bag, place] = ["bag", "place"].map(|name| folder.path().join(name));
+        write_bag(&bag, 1);
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(place.join("notes"), "mine").unwrap();
+        replace(&bag, &place).unwrap_err();
+        assert!(place.join("notes").exists());
+    }
 }
