@@ -97,10 +97,15 @@ fn settle() -> Duration {
     Duration::from_secs(1)
 }
 
+/// The longest time, which can be added to a clock.
+const SECONDS_MAX: f64 = 1e9;
+
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let seconds = f64::deserialize(deserializer)?;
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| D::Error::custom(format!("expected seconds, found {seconds}")))
+    let span = Duration::try_from_secs_f64(seconds).ok();
+    span.filter(|_| seconds <= SECONDS_MAX).ok_or_else(|| {
+        D::Error::custom(format!("expected seconds, at most {SECONDS_MAX}, found {seconds}"))
+    })
 }
 
 impl Suite {
@@ -262,6 +267,7 @@ cases:
             ("{/tracks: {", "{/other: {", "none of the outputs"),
             ("0.01", "little", "is not a tolerance"),
             ("within: 5", "within: -5", "within"),
+            ("limit: 30", "limit: 1e18", "limit"),
             ("cases:", "case:", "a suite has no case"),
         ] {
             let found = Suite::parse(&SMALL.replacen(from, to, 1));
