@@ -1,12 +1,13 @@
 """Suites run against real rclpy nodes: what passes, what differs, what cannot be run; JUnit, the page, golden bags."""
 
 import json
+import os
 import re
-import shutil
 import signal
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 from conftest import DEADLINE_S, NODES, messages_of
@@ -110,8 +111,14 @@ def test_conditions_and_contracts_judge_outputs(world, drive):  # noqa: F811
         ({"output": "/elsewhere"}, {"ready": {"topics": ["/filtered"], "nodes": ["/missing"], "within": 3}}, "not ready within 3 s: no node /missing, no publisher of /filtered"),
         ({"output": 5}, {}, "before it was ready"),
         ({"delay_s": [1, 1]}, {"limit": 10}, "the time limit of the case was reached"),
+        ({"crash_after": COUNT - 1}, {"play": {"step-by": ["ack"]}}, "the software has ended with exit code 11"),
+        (
+            {},
+            {"outputs": ["/filtered", "/note"], "ready": {"topics": ["/filtered"]}, "play": {"topics": ["/imu", "/note"]}},
+            "/note is an output, but the bag plays it, too",
+        ),
     ],
-    ids=["crash", "mute", "absent", "broken", "slow"],
+    ids=["crash", "mute", "absent", "broken", "slow", "last", "own"],
 )
 def test_what_cannot_be_run_is_an_error_with_a_sentence(world, drive, plan, more, said):  # noqa: F811
     suite = write_suite(world, drive, {"one": (plan, {"golden": "golden/one", **more})})
@@ -123,6 +130,14 @@ def test_what_cannot_be_run_is_an_error_with_a_sentence(world, drive, plan, more
     assert tree.get("errors") == "1"
 
 
+def test_a_golden_bag_without_messages_proves_nothing(world, drive):  # noqa: F811
+    suite = write_suite(world, drive, {"one": ({"mute_after": 0}, {"golden": "golden/one", "play": {"step-by": ["ack"]}})})
+    regress(world, suite, code=4)
+    regress(world, suite, "--update-golden")
+    ran = regress(world, suite, code=4)
+    assert "neither the golden bag nor the outputs have a message to compare" in ran.stdout, ran.stdout
+
+
 def test_cases_run_side_by_side_in_domains_of_their_own(world, drive):  # noqa: F811
     must = {"must": ["/filtered: orientation.x > 0"]}
     suite = write_suite(world, drive, {f"case{number}": ({"delay_s": [0, 0.01]}, must) for number in range(4)})
@@ -131,26 +146,58 @@ def test_cases_run_side_by_side_in_domains_of_their_own(world, drive):  # noqa: 
     assert len({answer["sha256"] for answer in answers}) == 1 and answers[0]["messages"] == COUNT
 
 
-def test_ctrl_c_ends_what_runs(world, drive):  # noqa: F811
+def start_slow_case(world, drive):  # noqa: F811
+    """The program with a case that takes long, once the software runs, and the number of the software's process."""
     suite = write_suite(world, drive, {"one": ({"delay_s": [0.5, 0.5]}, {"golden": "golden/one"}), "two": ({}, {"golden": "golden/two"})})
     running = world.holdall("regress", suite, "-o", world.folder / "results", "--first-domain", world.env["ROS_DOMAIN_ID"], "-j", "1")
     log = world.folder / "results" / "one" / "software.log"
+    wait_until(lambda: log.exists() and "ready" in log.read_text(), running)
+    software = int((world.folder / "results" / "one" / "software.pid").read_text())
+    assert runs(software)
+    return running, software
+
+
+def wait_until(condition, running):
     end = time.monotonic() + DEADLINE_S
-    while not (log.exists() and "ready" in log.read_text()):
-        assert time.monotonic() < end and running.process.poll() is None, running.lines
+    while not condition():
+        assert time.monotonic() < end, running.lines
         time.sleep(0.05)
+
+
+def runs(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_ctrl_c_ends_what_runs(world, drive):  # noqa: F811
+    running, software = start_slow_case(world, drive)
     code, said = running.stop(signal.SIGINT)
     assert code == 1 and "ended by a signal" in said, said
+    assert not runs(software)
+
+
+def test_the_software_of_a_run_that_was_killed_is_ended(world, drive):  # noqa: F811
+    running, software = start_slow_case(world, drive)
+    (run,) = {child for file in Path(f"/proc/{running.process.pid}/task").glob("*/children") for child in file.read_text().split()}
+    os.kill(int(run), signal.SIGKILL)
+    running.wait_until_says("the run has left no result (signal: 9")
+    wait_until(lambda: not runs(software), running)
+    running.stop(signal.SIGINT)
 
 
 @pytest.mark.parametrize(
     "change, reason",
     [
         ({"outputs": []}, "outputs has no topic"),
-        ({"bag": "nowhere"}, "there is no bag"),
+        ({"bag": "nowhere"}, "nowhere: no such file or directory"),
         ({"golden": None}, "nothing is compared"),
         ({"play": {"paec": "time"}}, "play has no flag --paec"),
         ({"play": {"step-by": "/a b"}}, "not a valid topic name"),
+        ({"play": {"max-lateness": 1}}, "--max-lateness has no effect"),
+        ({"play": {"migrate": "nowhere.yaml", "distro": "kilted"}}, "nowhere.yaml"),
+        ({"limit": 1e18}, "expected seconds"),
         ({"must": ["/filtered: ("]}, "must"),
         ({"contract": "none.yaml"}, "none.yaml"),
         ({"tolerances": {"/filtered": {"x": "much"}}}, "not a tolerance"),
@@ -160,5 +207,13 @@ def test_a_suite_that_makes_no_sense_is_refused_before_anything_runs(world, driv
     suite = write_suite(world, drive, {"one": ({}, {"golden": "golden/one", **change})})
     ran = regress(world, suite, code=2)
     assert reason in ran.stderr and not (world.folder / "results" / "one").exists(), ran.stderr
-    assert "has no case other" in regress(world, suite, "--case", "other", code=2).stderr or "one" in ran.stderr
-    shutil.rmtree(world.folder / "results", ignore_errors=True)
+
+
+def test_what_is_not_a_case_or_its_results_is_left_unchanged(world, drive):  # noqa: F811
+    suite = write_suite(world, drive, {"one": ({}, {"golden": "golden/one"})})
+    assert "it has no case other" in regress(world, suite, "--case", "other", code=2).stderr
+    notes = world.folder / "results" / "one" / "notes"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    assert "does not hold the results of a case" in regress(world, suite, code=2).stderr
+    assert notes.read_text() == "mine"

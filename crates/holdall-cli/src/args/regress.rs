@@ -20,7 +20,7 @@ Exit codes:
 
 /// Shown below `--help`.
 pub const NOTES: &str = "\
-A case starts the software in a ROS domain of its own, waits until it is there, plays the bag, records the
+Each case starts the software in its own ROS domain, waits until it is ready, plays the bag, records the
 outputs, ends the software, and compares the outputs with a golden bag, conditions and a contract. The folder
 of results has junit.xml, index.html, and a folder for each case with its outputs and logs. The format of
 suites is in docs/regress.md.";
@@ -60,7 +60,7 @@ pub struct RegressArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Run this case here, in the domain of the environment (by holdall itself).
-    #[arg(long, hide = true, value_name = "NAME")]
-    pub run_case: Option<String>,
+    /// Run the cases in this process, in the domain of the environment (by holdall itself).
+    #[arg(long, hide = true)]
+    pub run_here: bool,
 }

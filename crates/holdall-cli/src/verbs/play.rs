@@ -21,6 +21,7 @@ use crate::{
 };
 use holdall::play::{
     Player,
+    options::PlayOptions,
     status::{PlayPhase, PlayReport, PlayStatus},
 };
 use holdall::supervise::{
@@ -70,9 +71,7 @@ pub fn burst(args: &BurstArguments) -> VerbResult {
 }
 
 fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
-    let mut options = resolve::play::resolve(args, &resolve::surroundings::real(SystemClock.now()))
-        .map_err(Failure::refused)?;
-    options.migration = migrate::of_playback(args)?;
+    let mut options = options(args)?;
     log::start(args.console.log_level.filter());
     screen::never_wait();
     // Keeps the copy of standard input until the end.
@@ -136,8 +135,16 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     Ok(outcome(&report, args.max_lateness))
 }
 
+/// How the flags want bags to be played.
+pub(super) fn options(args: &PlayArguments) -> Result<PlayOptions, Failure> {
+    let surroundings = resolve::surroundings::real(SystemClock.now());
+    let mut options = resolve::play::resolve(args, &surroundings).map_err(Failure::refused)?;
+    options.migration = migrate::of_playback(args)?;
+    Ok(options)
+}
+
 /// Detected before DDS is started, which takes a moment. A bag in a bucket is looked up when it is opened.
-fn check_inputs(inputs: &[PathBuf]) -> Result<(), Failure> {
+pub(super) fn check_inputs(inputs: &[PathBuf]) -> Result<(), Failure> {
     for bag in inputs.iter().filter(|bag| !holdall_io::remote::is_remote(bag)) {
         bag.symlink_metadata().map_err(|error| {
             let reason = holdall_io::disk::reason(&error);

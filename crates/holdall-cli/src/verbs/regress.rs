@@ -1,11 +1,14 @@
 //! `holdall regress`: runs the cases of a suite, each by a process of its own in a domain of its own.
 
-use super::input;
+use super::{
+    input,
+    play::{check_inputs, options as play_options},
+};
 use crate::{
     VerbResult,
     args::{TransportName, files::play_arguments, play::PlayArguments, regress::RegressArguments},
     exit::{Failure, Outcome},
-    output, render, resolve,
+    output, render,
     terminal::{
         events::{Event, Events, queue},
         log, screen, signals,
@@ -44,24 +47,28 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Time between two looks at what runs.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The result of a case in its folder.
+/// The result of a case in its folder, and the log of the process that runs it.
 const RESULT: &str = "result.json";
+const LOG: &str = "holdall.log";
+
+/// The last ROS domain.
+const DOMAIN_MAX: u32 = 232;
 
 /// The name of the node that plays and records.
 const NODE: &str = "holdall_regress";
 
 /// Runs a suite, or a case of it, or makes outputs golden.
 pub fn run(args: &RegressArguments) -> VerbResult {
-    log::start(match args.run_case {
-        Some(_) => LevelFilter::INFO,
-        None => LevelFilter::WARN,
+    log::start(match args.run_here {
+        true => LevelFilter::INFO,
+        false => LevelFilter::WARN,
     });
     screen::never_wait();
     let suite = Plan::read(args)?;
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
-    if let Some(name) = &args.run_case {
-        return suite.run_here(name, args, &events);
+    if args.run_here {
+        return suite.run_here(args, &events);
     }
     if args.update_golden {
         return suite.update_golden();
@@ -98,8 +105,18 @@ struct Plan {
 struct Running {
     case: String,
     child: Child,
-    slot: u32,
+    domain: u32,
     since: Duration,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // It ends its software before itself.
+            end_group(self.child.id(), EndSignal::Interrupt);
+            let _ = self.child.wait();
+        }
+    }
 }
 
 impl Plan {
@@ -128,10 +145,8 @@ impl Plan {
             let of_case = |reason: String| named(format!("{}: {reason}", case.name));
             plan.play(case).map_err(of_case)?;
             regress::contracts(case, &plan.folder).map_err(of_case)?;
-            let bag = in_suite(&plan.folder, &case.bag);
-            if !holdall_io::remote::is_remote(&bag) && !fs::exists(&bag).map_err(Failure::refused)? {
-                return Err(of_case(format!("there is no bag {}", OutsidePath(&bag))));
-            }
+            check_inputs(&[in_suite(&plan.folder, &case.bag)])
+                .map_err(|failure| of_case(failure.sentence().to_owned()))?;
         }
         Ok(plan)
     }
@@ -139,49 +154,49 @@ impl Plan {
     /// How the bag of a case is played.
     fn play(&self, case: &Case) -> Result<Box<PlayArguments>, String> {
         let arguments = play_arguments(&case.play, &in_suite(&self.folder, &case.bag))?;
-        resolve::play::resolve(&arguments, &resolve::surroundings::real(SystemClock.now()))
-            .map_err(|error| error.to_string())?;
+        if let Some(flag) = without_effect(&arguments) {
+            return Err(format!("--{flag} has no effect on how a case is played"));
+        }
+        play_options(&arguments).map_err(|failure| failure.sentence().to_owned())?;
         Ok(arguments)
     }
 
-    /// The folder of a case; what an earlier run has left in it is removed.
-    fn clear(&self, case: &str) -> Result<PathBuf, Failure> {
-        let folder = self.results.join(case);
-        if fs::exists(&folder).map_err(Failure::failed)? {
-            let is_ours = ["holdall.log", RESULT]
-                .iter()
-                .any(|name| fs::is_file(&folder.join(name)));
-            if !is_ours {
-                return Err(Failure::refused(format!(
-                    "{} is no folder of results, and is left as it is",
-                    OutsidePath(&folder)
-                )));
-            }
-            fs::remove_dir_all(&folder).map_err(Failure::failed)?;
+    /// Removes what an earlier run has left of a case.
+    fn clear(&self, case: &Case) -> Result<(), Failure> {
+        let folder = self.results.join(&case.name);
+        if !fs::exists(&folder).map_err(Failure::failed)? {
+            return Ok(());
         }
-        fs::create_dirs(&folder).map_err(Failure::failed)?;
-        Ok(folder)
+        if !fs::is_file(&folder.join(LOG)) {
+            return Err(Failure::refused(format!(
+                "{} exists and does not hold the results of a case ({LOG} is missing); it was left unchanged",
+                OutsidePath(&folder)
+            )));
+        }
+        fs::remove_dir_all(&folder).map_err(Failure::failed)
     }
 
     /// Runs all cases, some at a time.
     fn run_all(&self, args: &RegressArguments, events: &Events) -> Result<Vec<CaseResult>, Failure> {
+        // All before anything runs: --update-golden would take what stays for outputs of this run.
+        self.cases.iter().try_for_each(|case| self.clear(case))?;
         let half = available_parallelism().map_or(1, |count| count.get().div_ceil(2));
         let jobs = args.jobs.map_or(half.min(40), |jobs| jobs as usize);
-        let mut free: Vec<u32> = (0..u32::try_from(jobs).unwrap_or(1)).rev().collect();
+        let mut free: VecDeque<u32> = (args.first_domain..=DOMAIN_MAX).take(jobs).collect();
         let mut waiting: VecDeque<&Case> = self.cases.iter().collect();
         let (mut running, mut results): (Vec<Running>, Vec<CaseResult>) = (Vec::new(), Vec::new());
         while !(waiting.is_empty() && running.is_empty()) {
-            while let Some(slot) = free.pop() {
+            while let Some(domain) = free.pop_front() {
                 let Some(case) = waiting.pop_front() else {
-                    free.push(slot);
+                    free.push_front(domain);
                     break;
                 };
-                running.push(self.start(case, args, slot)?);
+                running.push(self.start(case, args, domain)?);
             }
             if let Some(Event::Stop(signal)) = events.next(POLL) {
                 tracing::warn!("{signal}: ending what runs");
                 let left = waiting.drain(..);
-                results.extend(left.map(|case| CaseResult::error(&case.name, "it was not run")));
+                results.extend(left.map(|case| CaseResult::error(&case.name, ["it was not run".to_owned()])));
                 running
                     .iter()
                     .for_each(|one| _ = end_group(one.child.id(), EndSignal::Interrupt));
@@ -190,7 +205,7 @@ impl Plan {
             while index < running.len() {
                 let Ok(None) = running[index].child.try_wait() else {
                     let ended = running.swap_remove(index);
-                    free.push(ended.slot);
+                    free.push_back(ended.domain);
                     let result = self.result(ended);
                     if !args.json {
                         output::result(&render::regress::line(&result))?;
@@ -206,16 +221,17 @@ impl Plan {
         Ok(results)
     }
 
-    fn start(&self, case: &Case, args: &RegressArguments, slot: u32) -> Result<Running, Failure> {
-        let folder = self.clear(&case.name)?;
-        let log = fs::create_for_others(&folder.join("holdall.log")).map_err(Failure::failed)?;
+    fn start(&self, case: &Case, args: &RegressArguments, domain: u32) -> Result<Running, Failure> {
+        let folder = self.results.join(&case.name);
+        fs::create_dirs(&folder).map_err(Failure::failed)?;
+        let log = fs::create_for_others(&folder.join(LOG)).map_err(Failure::failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(Failure::failed)?);
         command
             .arg("regress")
             .arg(&args.suite)
             .arg("-o")
             .arg(&args.output);
-        command.args(["--run-case", &case.name]);
+        command.args(["--run-here", "--case", &case.name]);
         for transport in &args.transport {
             let name = match transport {
                 TransportName::Id(id) => id,
@@ -224,7 +240,7 @@ impl Plan {
             command.args(["--transport", name]);
         }
         let child = command
-            .env("ROS_DOMAIN_ID", (args.first_domain + slot).to_string())
+            .env("ROS_DOMAIN_ID", domain.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -233,7 +249,7 @@ impl Plan {
         Ok(Running {
             case: case.name.clone(),
             child: child.map_err(Failure::failed)?,
-            slot,
+            domain,
             since: SystemClock.monotonic(),
         })
     }
@@ -248,20 +264,28 @@ impl Plan {
                 .child
                 .wait()
                 .map_or_else(|error| error.to_string(), |status| status.to_string());
+            regress::end_left(&self.results.join(&ended.case));
             CaseResult::error(
                 &ended.case,
-                format!("the run has left no result ({how}); its log is holdall.log: {error}"),
+                [format!(
+                    "the run has left no result ({how}); its log is {LOG}: {error}"
+                )],
             )
         });
         result.seconds = (SystemClock.monotonic() - ended.since).as_secs_f64();
         result
     }
 
-    /// Runs a case in this process and leaves its result.
-    fn run_here(&self, name: &str, args: &RegressArguments, events: &Events) -> VerbResult {
-        let case = self.cases.iter().find(|case| case.name == name);
-        let case = case.ok_or_else(|| Failure::refused(format!("the suite has no case {name}")))?;
-        let results = self.results.join(name);
+    /// Runs the cases in this process and leaves their results.
+    fn run_here(&self, args: &RegressArguments, events: &Events) -> VerbResult {
+        self.cases
+            .iter()
+            .try_for_each(|case| self.run_case(case, args, events))?;
+        Ok(Outcome::Done)
+    }
+
+    fn run_case(&self, case: &Case, args: &RegressArguments, events: &Events) -> Result<(), Failure> {
+        let (name, results) = (&case.name, self.results.join(&case.name));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let place = Place {
             suite: &self.folder,
@@ -275,15 +299,13 @@ impl Plan {
             events,
         };
         let run = regress::run(case, &place, &mut stage);
-        let mut result = CaseResult::error(name, String::new());
-        result.problems = run.errors;
-        if result.problems.is_empty() {
-            result = regress::compare(case, &place).unwrap_or_else(|reason| CaseResult::error(name, reason));
-        }
+        let mut result = match run.errors.is_empty() {
+            true => regress::compare(case, &place).unwrap_or_else(|reason| CaseResult::error(name, [reason])),
+            false => CaseResult::error(name, run.errors),
+        };
         result.play = run.play.as_ref().map(render::play::json).unwrap_or_default();
         let text = serde_json::to_string_pretty(&result).map_err(Failure::failed)?;
-        fs::write_atomically_unsynced(&results.join(RESULT), text.as_bytes()).map_err(Failure::failed)?;
-        Ok(Outcome::Done)
+        fs::write_atomically_unsynced(&results.join(RESULT), text.as_bytes()).map_err(Failure::failed)
     }
 
     /// Makes what the last run has recorded the golden bags.
@@ -321,6 +343,26 @@ impl Plan {
     }
 }
 
+/// A flag that says nothing about how a case is played: nobody steers it, and its results are judged in other ways.
+fn without_effect(play: &PlayArguments) -> Option<&'static str> {
+    let given = [
+        ("transport", !play.transport.is_empty()),
+        ("enclave", play.enclave.is_some()),
+        ("max-lateness", play.max_lateness.is_some()),
+        ("loop", play.r#loop),
+        ("persistent", play.persistent),
+        ("start-paused", play.start_paused),
+        ("viewers-only", play.viewers_only),
+        ("web", play.web.is_some()),
+        ("foxglove", play.foxglove.is_some()),
+        ("control-socket", play.control_socket.is_some()),
+        ("profile", play.profile.is_some()),
+        ("params-file", !play.params_file.is_empty()),
+    ];
+    let given = given.into_iter().find(|(_, is_given)| *is_given);
+    given.map(|(flag, _)| flag)
+}
+
 /// A case with the live topics of this process's domain.
 struct Live<'a> {
     play: Box<PlayArguments>,
@@ -343,9 +385,7 @@ impl Stage for Live<'_> {
     }
 
     fn play(&mut self) -> Result<Player, String> {
-        let surroundings = resolve::surroundings::real(SystemClock.now());
-        let mut options =
-            resolve::play::resolve(&self.play, &surroundings).map_err(|error| error.to_string())?;
+        let mut options = play_options(&self.play).map_err(|failure| failure.sentence().to_owned())?;
         let named = input::resolve(&options.inputs).map_err(|failure| failure.sentence().to_owned())?;
         options.inputs.clone_from(&named.paths);
         let transports = self.join()?;

@@ -86,7 +86,11 @@ mod tests {
         };
         let text = junit(
             "suite",
-            &[failed, passed, CaseResult::error("x", "the software ended")],
+            &[
+                failed,
+                passed,
+                CaseResult::error("x", ["the software ended".to_owned()]),
+            ],
         );
         let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
 <testsuites tests=\"3\" failures=\"1\" errors=\"1\" time=\"2.000\">

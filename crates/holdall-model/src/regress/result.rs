@@ -81,6 +81,8 @@ impl Default for FieldDistance {
 impl FieldDistance {
     /// Takes the distance in a pair of messages, by its number from 1.
     pub fn note(&mut self, number: u64, distance: f64) {
+        // JSON has no infinity, as between the largest numbers.
+        let distance = distance.min(f64::MAX);
         self.largest = self.largest.max(distance);
         let place = |each| usize::try_from(number.saturating_sub(1) / each).unwrap_or(usize::MAX);
         while place(self.each) >= VALUES_MAX {
@@ -138,10 +140,10 @@ impl TopicComparison {
 
 impl CaseResult {
     /// A case that could not be run.
-    pub fn error(case: &str, reason: impl Into<String>) -> Self {
+    pub fn error(case: &str, reasons: impl Into<Vec<String>>) -> Self {
         Self {
             case: case.to_owned(),
-            problems: vec![reason.into()],
+            problems: reasons.into(),
             ..Self::default()
         }
     }

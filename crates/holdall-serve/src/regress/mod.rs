@@ -8,6 +8,7 @@ use holdall_io::{
     clock::Clock,
     fs,
     output::{publish_dir, remove_dir_all},
+    process::{EndSignal, end_group},
 };
 use holdall_model::{
     contract::{Contract, Outcome, RuleVerdict, Verdict, Violation},
@@ -42,6 +43,8 @@ const NAMED_MAX: usize = 10;
 pub const OUTPUTS: &str = "outputs";
 /// What the software has written.
 const SOFTWARE_LOG: &str = "software.log";
+/// The number of its process.
+const SOFTWARE_ID: &str = "software.pid";
 
 /// Where a case is run.
 pub struct Place<'a> {
@@ -89,6 +92,14 @@ pub fn run(case: &Case, place: &Place<'_>, stage: &mut dyn Stage) -> Run {
     run
 }
 
+/// Ends what the run of a case has left running in its folder of results: its process was killed.
+pub fn end_left(results: &Path) {
+    let id = fs::read_to_string(&results.join(SOFTWARE_ID), 20).ok();
+    if let Some(id) = id.and_then(|id| id.parse().ok()) {
+        end_group(id, EndSignal::Kill);
+    }
+}
+
 /// Waits while `go_on` returns nothing, until a time.
 fn wait<T>(clock: &dyn Clock, deadline: Duration, mut go_on: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
@@ -111,6 +122,9 @@ impl Run {
         let log = place.results.join(SOFTWARE_LOG);
         let software = Software::start(&case.command, &case.env, place.suite, &log);
         let mut software = software.map_err(|error| format!("the software cannot be started: {error}"))?;
+        let id = software.id().to_string();
+        fs::write_atomically_unsynced(&place.results.join(SOFTWARE_ID), id.as_bytes())
+            .map_err(|error| error.to_string())?;
         let ready = await_ready(case, &recorder, &mut software, clock, stage);
         let played = ready.and_then(|()| self.play(case, &mut software, deadline, clock, stage));
         let settled = played.and_then(|()| {

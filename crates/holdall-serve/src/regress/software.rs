@@ -44,6 +44,11 @@ impl Software {
         Ok(Self { child, ended: None })
     }
 
+    /// The number of its process and of its group.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How it has ended, in words; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
         if self.ended.is_none() {
@@ -79,8 +84,11 @@ impl Software {
 
 impl Drop for Software {
     fn drop(&mut self) {
-        end_group(self.child.id(), EndSignal::Kill);
-        // It cannot refuse.
-        let _ = self.child.wait();
+        // The number of a process that was waited for may be that of another one by now.
+        if self.ended().is_none() {
+            end_group(self.child.id(), EndSignal::Kill);
+            // It cannot refuse.
+            let _ = self.child.wait();
+        }
     }
 }
