@@ -53,7 +53,7 @@ pub enum PlayError {
         /// One clause.
         reason: String,
     },
-    /// Lock-step replay by something that is not there.
+    /// A rule of lock-step replay that this playback cannot follow.
     #[error("cannot step by {rule}: {reason}")]
     Step {
         /// The rule.

@@ -75,7 +75,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Steps by these rules; `topics` are the topics of the bags.
+    /// Steps by these rules; `topics` are the topics of the bags, and `decoders` theirs, if there are rules.
     ///
     /// # Errors
     /// A rule about something that is not played.
@@ -83,7 +83,7 @@ impl Steps {
         options: &Lockstep,
         publications: &Publications,
         topics: &[TopicInfo],
-        decoders: Option<Decoders>,
+        mut decoders: Option<Decoders>,
         wake: &Arc<Wake>,
     ) -> Result<Self, PlayError> {
         let mut names: Vec<String> = Vec::new();
@@ -110,7 +110,6 @@ impl Steps {
                 topic,
             });
         }
-        let mut decoders = decoders.filter(|_| !rules.is_empty());
         let stamps = decoders.as_mut().map(|decoders| {
             let played = publications.recorded_topics();
             let stamp = |(name, type_name): (&str, &str)| {
@@ -159,7 +158,7 @@ impl Steps {
         self.answers.matched()
     }
 
-    /// What has to be there before the first message and is not, one clause.
+    /// What is still missing before the first message, one clause.
     pub fn absent(&self) -> Option<String> {
         let topic = self.answers.without_publisher()?;
         Some(format!("no publisher of {} exists", Outside(topic)))
@@ -338,7 +337,7 @@ impl Steps {
     }
 }
 
-/// Subscriptions that must be there before the first message: those of what is answered.
+/// Subscriptions that must exist before the first message: those of what is answered.
 pub(super) fn listeners(options: &Lockstep, wanted: &[ListenerCount]) -> Vec<ListenerCount> {
     let mut all = wanted.to_vec();
     for rule in &options.rules {
@@ -362,7 +361,7 @@ fn inputs_of(rule: &StepRule, publications: &Publications) -> Result<BTreeSet<us
         StepAnswer::Service(name) => Some(name),
         StepAnswer::Topic { name, .. } if publications.published_names().any(|played| played == *name) => {
             return Err(format!(
-                "{} is played itself, so that its messages are no answers; leave it out or rename it",
+                "{} is played itself, so that its messages cannot be answers; exclude or rename it",
                 Outside(name)
             ));
         }

@@ -80,20 +80,18 @@ fn topic_part(html: &mut String, topic: &str, comparison: &TopicComparison) {
     );
     if !comparison.first.is_empty() {
         html.push_str("<table><tr><th>message<th>field<th>golden<th>now\n");
-    }
-    for message in &comparison.first {
-        for (field, (golden, found)) in &message.fields {
-            let _ = writeln!(
-                html,
-                "<tr><td>{}<td><code>{}</code><td><code>{}</code><td><code>{}</code>",
-                message.number,
-                escaped(field),
-                escaped(&golden.to_string()),
-                escaped(&found.to_string())
-            );
+        for message in &comparison.first {
+            for (field, (golden, found)) in &message.fields {
+                let _ = writeln!(
+                    html,
+                    "<tr><td>{}<td><code>{}</code><td><code>{}</code><td><code>{}</code>",
+                    message.number,
+                    escaped(field),
+                    escaped(&golden.to_string()),
+                    escaped(&found.to_string())
+                );
+            }
         }
-    }
-    if !comparison.first.is_empty() {
         html.push_str("</table>\n");
     }
     let mut distances: Vec<_> = comparison.distances.iter().collect();

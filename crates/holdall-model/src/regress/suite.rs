@@ -33,7 +33,7 @@ pub struct Case {
     /// Environment variables for it.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// What has to be there before the first message.
+    /// What the case waits for before the first message.
     #[serde(default)]
     pub ready: Ready,
     /// Topics to record; at least one.
@@ -56,7 +56,7 @@ pub struct Case {
     pub settle: Duration,
 }
 
-/// What has to be there before the first message. Without names: a publisher of each output.
+/// What a case waits for before the first message. Without names: a publisher of each output.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ready {
@@ -200,7 +200,7 @@ impl Case {
         Ok(())
     }
 
-    /// The topics of [`Ready`] that have to have a publisher.
+    /// The topics of [`Ready`] that must have a publisher.
     pub fn awaited_topics(&self) -> &[String] {
         let names = [&self.ready.nodes, &self.ready.topics, &self.ready.services];
         match names.iter().all(|names| names.is_empty()) {

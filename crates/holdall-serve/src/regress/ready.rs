@@ -47,7 +47,7 @@ impl Seen {
         Ok(())
     }
 
-    /// What is not there yet, one clause; `None` if all is.
+    /// What is still missing, one clause; `None` if nothing is.
     pub fn missing(&self, awaited: Awaited<'_>) -> Option<String> {
         let parts = [
             ("node", awaited.nodes, &self.nodes),
