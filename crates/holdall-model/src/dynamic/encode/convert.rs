@@ -347,7 +347,7 @@ fn finite<T: std::str::FromStr>(text: &str) -> Option<T> {
 
 fn double(literal: &Literal) -> Result<f64, EncodeError> {
     let number = match literal {
-        Literal::Float(number) => Some(*number),
+        Literal::Float(number) => return Ok(*number),
         Literal::Integer(number) => Some(*number as f64),
         Literal::Decimal(text) | Literal::Scalar(text) => {
             finite(text).or_else(|| whole_number(text).map(|number| number as f64))

@@ -44,12 +44,18 @@ impl Value {
     }
 }
 
-/// A plain value with its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A plain value with its kind. As a `uint8`, a `byte` and a `char` it is the same.
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct Plain {
     pub(super) kind: Primitive,
     /// Its bits, the upper ones zero.
     bits: u128,
+}
+
+impl PartialEq for Plain {
+    fn eq(&self, other: &Self) -> bool {
+        is_same(self.kind, other.kind) && self.bits == other.bits
+    }
 }
 
 impl Plain {
@@ -120,12 +126,18 @@ impl From<&str> for Value {
     }
 }
 
-/// A list of plain values of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A list of plain values of one kind. As `uint8`, `byte` and `char` they are the same.
+#[derive(Clone, Debug, Eq)]
 pub struct Plains {
     pub(super) kind: Primitive,
     /// Each value's bytes, the lowest first.
     pub(super) bytes: Vec<u8>,
+}
+
+impl PartialEq for Plains {
+    fn eq(&self, other: &Self) -> bool {
+        is_same(self.kind, other.kind) && self.bytes == other.bytes
+    }
 }
 
 impl Plains {

@@ -224,6 +224,25 @@ fn values_are_exact_or_the_rule_says_that_they_need_not_be() {
 }
 
 #[test]
+fn numbers_that_are_not_finite_are_carried() {
+    let old = [("a/msg/A", "float32[] x\nfloat64 y")];
+    let new = [("a/msg/A", "float64[] x\nfloat32 y")];
+    let rules = "rules:\n- type: a/msg/A\n  fields: {y: y}\n";
+    let message = r#"{"x": ["NaN", "Infinity", 0.5], "y": "-Infinity"}"#;
+    let wanted = serde_json::json!({"x": ["NaN", "Infinity", 0.5], "y": "-Infinity"});
+    assert_eq!(migrated(&old, &new, rules, message).unwrap(), wanted);
+}
+
+#[test]
+fn bytes_become_numbers_of_the_same_bits() {
+    let old = [("a/msg/A", "byte one\nbyte[] list\nuint8 back")];
+    let new = [("a/msg/A", "uint8 one\nuint8[] list\nbyte back")];
+    let message = r#"{"one": 200, "list": [1, 255], "back": 7}"#;
+    let wanted = serde_json::json!({"one": 200, "list": [1, 255], "back": 7});
+    assert_eq!(migrated(&old, &new, "", message).unwrap(), wanted);
+}
+
+#[test]
 fn faults_in_rules_are_one_sentence_with_their_line() {
     let old = [("a/msg/A", "int32 x\nstring gone")];
     let new = [("a/msg/A", "int32 x\nint32 y")];
