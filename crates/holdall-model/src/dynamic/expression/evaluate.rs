@@ -304,10 +304,8 @@ fn calculate<'a>(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Opt
             Operator::Subtract => left.checked_sub(*right),
             Operator::Multiply => left.checked_mul(*right),
             Operator::Remainder => left.checked_rem(*right),
-            Operator::Divide => match left.checked_rem(*right) {
-                Some(0) => left.checked_div(*right),
-                _ => None,
-            },
+            Operator::Divide if left.checked_rem(*right) == Some(0) => left.checked_div(*right),
+            Operator::Divide => None,
         };
         if let Some(exact) = exact {
             return Some(Value::Integer(exact));

@@ -196,10 +196,17 @@ impl Values {
         })
     }
 
-    /// Its values for a message; none if a list is too short.
+    /// Its values for a message; refused if a list lacks an element that is named by its place.
     pub fn of(&self, payload: &[u8]) -> Result<Vec<Literal>, DecodeError> {
         let mut slots = vec![Found::default(); self.names.len()];
         self.selection.find(&self.plan, payload, &mut slots)?;
+        let lacks = |(name, found): &(&String, &Found<'_>)| {
+            // [*] of an empty list finds nothing, and that is complete.
+            matches!(found, Found::Nothing) && !name.contains("[*]")
+        };
+        if let Some((name, _)) = self.names.iter().zip(&slots).find(lacks) {
+            return Err(DecodeError::new(0, name, "a shorter list"));
+        }
         Ok(evaluate::literals(&self.node, &slots))
     }
 }
@@ -336,6 +343,7 @@ mod tests {
             "last == 99",
             "big == -5 and huge == 18446744073709551615 and huge > big",
             "big + 10 == 5 and big * -2 == 10 and big % 3 == -2 and 7 / 2 == 3.5",
+            "7 / 2 * 2 == 7 and 6 / 3 / 4 == 0.5 and big / 2 == -2.5 and big / 5 == -1.0 and 1 / (huge / huge) == 1",
             "ok",
             "ok == true and ok != false",
             "!(!ok)",

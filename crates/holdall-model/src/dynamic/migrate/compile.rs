@@ -10,11 +10,11 @@ use super::{
 use crate::{
     dynamic::{
         ElementPlan, FieldPlan, StructPlan, TypePlan,
-        encode::{Literal, Value, constants},
+        encode::{Literal, Plain, Value, constants},
         expression::{FieldPath, Values},
         select::Step,
     },
-    interface::{Definition, Primitive},
+    interface::Definition,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -313,6 +313,7 @@ impl<'a> Compiler<'a> {
             }
             Source::Mapped { from, .. } => from,
         };
+        let field_path = FieldPath::parse(&building.part, expression.trim()).ok();
         let compute = || {
             if matches!(field.element, ElementPlan::Struct(_)) {
                 return Err(format!(
@@ -324,13 +325,11 @@ impl<'a> Compiler<'a> {
             Ok(Compute {
                 values: values.map_err(|error| error.to_string())?,
                 field: field.clone(),
-                map: self.map(building, rule, field, source)?,
-                // A calculation is rounded to the width of its field.
+                map: self.map(building, (rule, field, source), field_path.as_ref())?,
+                // A calculation is rounded to the width of its field, elements of a list are not.
                 is_lossy: rule.lossy
-                    || matches!(
-                        field.element,
-                        ElementPlan::Primitive(Primitive::Float | Primitive::Double | Primitive::LongDouble)
-                    ),
+                    || field_path.is_none()
+                        && matches!(field.element, ElementPlan::Primitive(kind) if fit::is_float(kind)),
             })
         };
         let computed = compute();
@@ -366,13 +365,12 @@ impl<'a> Compiler<'a> {
         }))
     }
 
-    /// The map of a rule, in which constants of both structs have names.
+    /// The map of a rule, in which constants of both structs have names; `path`: the old field that it maps, unless it maps a calculation.
     fn map(
         &self,
         building: &Building<'_>,
-        rule: &Rule,
-        field: &FieldPlan,
-        source: &Source,
+        (rule, field, source): (&Rule, &FieldPlan, &Source),
+        path: Option<&FieldPath>,
     ) -> Result<Option<Map>, String> {
         let Source::Mapped { map, otherwise, .. } = source else {
             return Ok(None);
@@ -391,9 +389,14 @@ impl<'a> Compiler<'a> {
             let value = self.new.1.field_of(field, &literal(&new, text));
             value.map_err(|error| error.to_string())
         };
-        let entries = map
-            .iter()
-            .map(|(key, text)| Ok((literal(&old, key), value(text)?)));
+        let key = |text: &String| match path.map(|path| path.field.element) {
+            Some(ElementPlan::Primitive(kind)) => match Plain::of_literal(kind, &literal(&old, text)) {
+                Ok(plain) => Ok(fit::literal_of(plain)),
+                Err(error) => Err(format!("the key {text} of its map: {error}")),
+            },
+            _ => Ok(literal(&old, text)),
+        };
+        let entries = map.iter().map(|(text, to)| Ok((key(text)?, value(to)?)));
         let entries: Vec<(Literal, Value)> = entries.collect::<Result<_, String>>()?;
         let is_repeated = |(place, (_, value)): (usize, &(Literal, Value))| {
             entries[..place].iter().any(|(_, other)| other == value)
@@ -444,12 +447,9 @@ impl<'a> Compiler<'a> {
         for (name, from) in constants(self.old.0, &building.from.type_name) {
             if let Some(to) = new.get(&name).filter(|to| **to != from) {
                 building.differs(&name, Some(from.noun()), Some(to.noun()), true);
-                building
-                    .differences
-                    .iter_mut()
-                    .next_back()
-                    .into_iter()
-                    .for_each(|it| it.is_constant = true);
+                if let Some(it) = building.differences.last_mut() {
+                    it.is_constant = true;
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Rules to begin with: what is probable is written out, what needs a decision is a comment.
 
 use super::{Comparison, Difference};
+use crate::text::Outside;
 use std::{collections::BTreeMap, fmt::Write};
 
 /// A draft of the rules that comparisons need, as YAML; `unknown` are types that the new definitions lack.
@@ -49,7 +50,8 @@ pub fn draft<'a>(
     for type_name in unknown {
         let _ = writeln!(
             text,
-            "  # Unchanged, because the new definitions lack it:\n  # - type: {type_name}\n  #   becomes:"
+            "  # Unchanged, because the new definitions lack it:\n  # - type: {}\n  #   becomes:",
+            Outside(type_name)
         );
     }
     text

@@ -44,7 +44,7 @@ pub(super) fn widens(from: Primitive, to: Primitive) -> Option<bool> {
     }
 }
 
-const fn is_float(kind: Primitive) -> bool {
+pub(super) const fn is_float(kind: Primitive) -> bool {
     matches!(kind, Primitive::Float | Primitive::Double | Primitive::LongDouble)
 }
 
@@ -101,7 +101,7 @@ fn listed(
     Ok(Value::Plains(plains))
 }
 
-fn literal_of(plain: Plain) -> Literal {
+pub(super) fn literal_of(plain: Plain) -> Literal {
     match plain.scalar() {
         Scalar::Bool(value) => Literal::Bool(value),
         Scalar::I8(value) => Literal::Integer(value.into()),

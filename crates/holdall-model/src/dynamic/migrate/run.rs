@@ -111,7 +111,8 @@ impl Migration {
             (Some(map), [one]) => map.get(one).cloned().ok_or_else(|| {
                 EncodeError::new("a value that the map of its rule has, or otherwise", one.noun())
             }),
-            _ => fit::of_literals(&self.new, &compute.field, literals, compute.is_lossy),
+            (Some(_), many) => Err(EncodeError::new("one value for its map", many.len().to_string())),
+            (None, _) => fit::of_literals(&self.new, &compute.field, literals, compute.is_lossy),
         }
     }
 }

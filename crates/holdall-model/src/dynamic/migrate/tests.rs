@@ -199,6 +199,9 @@ fn maps_take_constants_of_the_same_names() {
         "rules:\n- type: a/msg/A\n  fields: {level: {from: level, map: {0: OK, 1: OK}, otherwise: 9}}\n";
     let error = migrated(&old, &new, folded, "{}").unwrap_err();
     assert!(error.contains("needs lossy: true"), "{error}");
+    let unknown = "rules:\n- type: a/msg/A\n  fields: {level: {from: level, map: {OKAY: OK}}}\n";
+    let error = migrated(&old, &new, unknown, "{}").unwrap_err();
+    assert!(error.contains("the key OKAY of its map"), "{error}");
     let lossy = format!("{folded}  lossy: true\n");
     assert_eq!(
         migrated(&old, &new, &lossy, r#"{"level": 7}"#).unwrap()["level"],
@@ -221,6 +224,24 @@ fn values_are_exact_or_the_rule_says_that_they_need_not_be() {
     assert_eq!(migrated(&old, &new, halves, r#"{"y": 6}"#).unwrap()["y"], 3);
     let error = migrated(&old, &new, halves, r#"{"y": 7}"#).unwrap_err();
     assert!(error.contains("a whole number"), "{error}");
+}
+
+#[test]
+fn elements_are_exact_and_all_there_or_refused() {
+    let old = [("a/msg/A", "float64[] x\nfloat64[] by")];
+    let new = [("a/msg/A", "float32 first\nfloat32[] scaled")];
+    let rules = "rules:\n- type: a/msg/A\n  fields: {first: 'x[0]', scaled: 'x[*] / by[0]'}\n  drop: [by]\n  lossy: true\n";
+    let found = migrated(&old, &new, rules, r#"{"x": [0.25, 1], "by": [2]}"#).unwrap();
+    assert_eq!(found, serde_json::json!({"first": 0.25, "scaled": [0.125, 0.5]}));
+    let error = migrated(&old, &new, rules, r#"{"x": [0.5, 1]}"#).unwrap_err();
+    assert!(error.contains("scaled") && error.contains("by[0]"), "{error}");
+    let new = [("a/msg/A", "float32 first\nfloat64[] x\nfloat64[] by")];
+    let rules = "rules:\n- type: a/msg/A\n  fields: {first: 'x[0]'}\n";
+    let error = migrated(&old, &new, rules, r#"{"x": [0.1]}"#).unwrap_err();
+    assert!(
+        error.contains("first") && error.contains("lossy: true"),
+        "{error}"
+    );
 }
 
 #[test]
