@@ -61,10 +61,7 @@ pub enum PlayError {
         /// One clause.
         reason: String,
     },
-    /// A topic that cannot get its new definition, and why.
-    #[error("{0}")]
-    Migration(String),
-    /// Rules of a migration that do not fit.
+    /// Rules of a migration that do not fit the types, or what needs one.
     #[error(transparent)]
     Rules(#[from] holdall_model::dynamic::migrate::RuleError),
     /// The transport refused.

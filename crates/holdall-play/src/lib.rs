@@ -10,7 +10,6 @@ mod discovery;
 pub mod error;
 mod fidelity;
 pub mod files;
-mod migrated;
 mod neighbours;
 pub mod options;
 mod playback;

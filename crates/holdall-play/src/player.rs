@@ -6,9 +6,8 @@ use super::{
     discovery::Discovery,
     error::PlayError,
     files::FileLog,
-    migrated::Migrated,
     neighbours::Neighbours,
-    options::{ClockSource, PlayOptions},
+    options::{ClockSource, PlayMigration, PlayOptions},
     playback::{Gaps, Next, Playback, PlaybackParts, Played},
     publications::Publications,
     range::PlayRange,
@@ -23,6 +22,7 @@ use super::{
 use holdall_bag::decode::{Decoders, known_topics, why_no_topic};
 use holdall_bag::reader::{BagSet, PublisherChoice, Ros1View};
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
+use holdall_model::dynamic::migrate::{Migrations, Target};
 use holdall_model::marker::Marker;
 use holdall_model::topic::TopicInfo;
 use holdall_transport::Transport;
@@ -59,8 +59,11 @@ impl Player {
         let mut topics = all_topics(&bags, options.keep_publishers)?;
         let publishers = publishers(&bags, &options)?;
         add_hashes(&mut topics, &bags);
-        let played = topics.iter_mut().filter(|topic| choice.takes(&topic.name));
-        let migrated = Migrated::apply_to(played, &bags, options.migration.as_ref())?;
+        let played = topics.iter().filter(|topic| choice.takes(&topic.name));
+        let migrations = migrations(played, &bags, options.migration.as_ref())?;
+        for topic in &mut topics {
+            migrations.relabel(topic);
+        }
         if let Some(publishers) = &publishers {
             topics.retain(|topic| publishers.takes_topic(&topic.name));
         }
@@ -98,6 +101,7 @@ impl Player {
             publications.published_types(),
         );
         let mut notices = bags.notices();
+        notices.extend(migrations.notices.iter().cloned());
         if (options.requests.services || options.requests.actions) && publications.requests().next().is_none()
         {
             let nothing =
@@ -123,7 +127,7 @@ impl Player {
                     bags,
                     publishers,
                     files: Arc::clone(&files),
-                    migrated,
+                    migrations,
                 },
                 &publications,
                 &range,
@@ -366,6 +370,29 @@ fn add_hashes(topics: &mut [TopicInfo], bags: &BagSet) {
             topic.type_description_hash = definition.type_hash();
         }
     }
+}
+
+/// The new definitions of topics.
+///
+/// # Errors
+/// Rules that do not fit, and what cannot be carried without one.
+fn migrations<'t>(
+    topics: impl Iterator<Item = &'t TopicInfo>,
+    bags: &BagSet,
+    options: Option<&PlayMigration>,
+) -> Result<Migrations, PlayError> {
+    let Some(PlayMigration { folders, rules }) = options else {
+        return Ok(Migrations::default());
+    };
+    let target = Target {
+        rules,
+        define: &|name| folders.define(name),
+    };
+    let mut decoders = Decoders::new(bags.clone());
+    let compared = target.compare_all(topics.cloned(), |type_name, hash| {
+        Ok::<_, PlayError>(decoders.definition(type_name, hash)?)
+    })?;
+    Ok(Migrations::compile(compared, rules)?)
 }
 
 /// The publishers whose messages alone are played; `None` for all.

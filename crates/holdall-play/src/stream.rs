@@ -3,7 +3,6 @@
 use super::{
     error::PlayError,
     files::FileLog,
-    migrated::Migrated,
     options::PlayOptions,
     publications::Publications,
     range::PlayRange,
@@ -13,7 +12,7 @@ use bytes::Bytes;
 use holdall_bag::reader::{
     BagMessage, BagSet, FileHook, LatestWanted, MessageFilter, MessageOrder, PublisherChoice,
 };
-use holdall_model::{time::Timestamp, topic::TopicInfo};
+use holdall_model::{dynamic::migrate::Migrations, time::Timestamp, topic::TopicInfo};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
@@ -29,7 +28,7 @@ pub(super) struct StreamSource {
     pub publishers: Option<Arc<PublisherChoice>>,
     pub files: Arc<FileLog>,
     /// New definitions of messages.
-    pub migrated: Migrated,
+    pub migrations: Migrations,
 }
 
 /// Finds the publication of a message.
@@ -73,17 +72,23 @@ impl PublicationIndex {
     }
 
     /// Finds the publisher of a message.
-    fn play_message(&self, message: BagMessage, migrated: &Migrated) -> Option<Result<PlayMessage, String>> {
-        let (type_name, payload) = match migrated.played(&message.topic, message.payload) {
-            Ok(played) => played,
-            Err(error) => return Some(Err(error)),
+    fn play_message(
+        &self,
+        message: BagMessage,
+        migrations: &Migrations,
+    ) -> Option<Result<PlayMessage, String>> {
+        let (topic, mut migrated) = (&message.topic, Vec::new());
+        let new = match migrations.apply(topic, &message.payload, &mut migrated) {
+            Ok(new) => new,
+            Err(reason) => return Some(Err(format!("{}: {reason}", topic.name))),
         };
-        let publication = self.find(&message.topic, type_name)?;
-        // A payload keeps its whole chunk in memory, which the bound of the read-ahead does not see: small ones are copied out.
-        let payload = if payload.len() < COPY_BYTES_MAX {
-            Bytes::copy_from_slice(&payload)
-        } else {
-            payload
+        let type_name = new.map_or(&topic.type_name, |new| &new.type_name);
+        let publication = self.find(topic, type_name)?;
+        let payload = match new {
+            Some(_) => Bytes::from(migrated),
+            // A payload keeps its whole chunk in memory, which the bound of the read-ahead does not see: small ones are copied out.
+            None if message.payload.len() < COPY_BYTES_MAX => Bytes::copy_from_slice(&message.payload),
+            None => message.payload,
         };
         Some(Ok(PlayMessage {
             stamp: message.stamp,
@@ -129,7 +134,7 @@ pub(super) fn open_stream(
         let messages = source.bags.messages_noting_files(&filter, &opened);
         let source = Arc::clone(&source);
         let playable = messages.filter_map(move |message| match message {
-            Ok(message) => index.play_message(message, &source.migrated),
+            Ok(message) => index.play_message(message, &source.migrations),
             Err(error) => Some(Err(error.to_string())),
         });
         Box::new(state.into_iter().map(Ok).chain(playable)) as MessageStream
@@ -156,7 +161,7 @@ fn latched_state(
     let playable = found
         .into_iter()
         .filter(is_before)
-        .filter_map(|message| index.play_message(message, &source.migrated));
+        .filter_map(|message| index.play_message(message, &source.migrations));
     playable
         .filter_map(|message| {
             message

@@ -171,7 +171,6 @@ impl Failure {
             | PlayError::Regex { .. }
             | PlayError::Nothing { .. }
             | PlayError::Step { .. }
-            | PlayError::Migration(_)
             | PlayError::Rules(_)
             | PlayError::SerializationFormat { .. } => true,
             PlayError::Bag(error) => refuses(error, named),
@@ -322,7 +321,6 @@ fn refuses_tool(error: &ToolError, named: &[PathBuf]) -> bool {
         | ToolError::Rename { .. }
         | ToolError::Shift { .. }
         | ToolError::Rules(_)
-        | ToolError::NotCarried { .. }
         | ToolError::Unsupported { .. } => true,
         ToolError::Choice(error) => refuses_choice(error),
         ToolError::Lock(error) => refuses_lock(error, named),

@@ -1,13 +1,13 @@
 //! Changes fields of messages while a bag is copied.
 
-use super::{OutputOptions, ToolError, choice::Chooser, migrate::Migrations};
+use super::{OutputOptions, ToolError, choice::Chooser, migrate};
 use holdall_bag::{
     decode::{ChoiceError, Decoder, Decoders, listed},
     reader::{BagMessage, BagSet},
 };
 use holdall_model::{
-    dynamic::{edit::Editor, expression::split_topic},
-    topic::{MessageDefinition, TopicInfo},
+    dynamic::{edit::Editor, expression::split_topic, migrate::Migrations},
+    topic::TopicInfo,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -65,7 +65,8 @@ struct OfTopic {
 pub(super) struct Changer {
     /// By name and type.
     topics: BTreeMap<TopicKey, OfTopic>,
-    migrations: Migrations,
+    /// The migrations among the changes.
+    pub migrations: Migrations,
     /// The topic of each description that messages share, so that names are compared once per file.
     known: HashMap<usize, (Arc<TopicInfo>, Option<TopicKey>)>,
     /// Number of messages that were changed.
@@ -88,7 +89,7 @@ impl Changer {
         }
         let mut decoders = Decoders::new(set.clone());
         let mut changer = Self {
-            migrations: Migrations::compile(set, output.migration.as_ref())?,
+            migrations: migrate::compile(set, output.migration.as_ref())?,
             ..Self::default()
         };
         let topics = set.topics();
@@ -184,23 +185,26 @@ impl Changer {
     /// # Errors
     /// A payload that does not fit the definition of its type.
     pub fn change(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<bool, ToolError> {
-        if self.topics.is_empty() && self.migrations.is_empty() {
+        let migrated = self.migrations.apply(&message.topic, &message.payload, out);
+        let migrated = migrated.map_err(|reason| ToolError::Migrate {
+            topic: message.topic.name.clone(),
+            log_time: message.log_time.as_nanos(),
+            reason,
+        });
+        if migrated?.is_some() {
+            self.count += 1;
+            return Ok(true);
+        }
+        if self.topics.is_empty() {
             return Ok(false);
         }
         let address = Arc::as_ptr(&message.topic) as usize;
         let (_, key) = self.known.entry(address).or_insert_with(|| {
             let key = (message.topic.name.clone(), message.topic.type_name.clone());
-            let is_changed = self.topics.contains_key(&key) || self.migrations.takes(&key);
-            let key = is_changed.then_some(key);
+            let key = self.topics.contains_key(&key).then_some(key);
             (Arc::clone(&message.topic), key)
         });
-        let Some(key) = key else { return Ok(false) };
-        if self.migrations.takes(key) {
-            self.migrations.apply(key, message, out)?;
-            self.count += 1;
-            return Ok(true);
-        }
-        let Some(topic) = self.topics.get_mut(key) else {
+        let Some(topic) = key.as_ref().and_then(|key| self.topics.get_mut(key)) else {
             return Ok(false);
         };
         topic.messages += 1;
@@ -219,16 +223,6 @@ impl Changer {
         let is_changed = written.iter().any(|written| *written > 0);
         self.count += u64::from(is_changed);
         Ok(is_changed)
-    }
-
-    /// The migrations among the changes.
-    pub fn migrations(&self) -> &Migrations {
-        &self.migrations
-    }
-
-    /// The definition that a topic's messages get; `None` if they keep their own.
-    pub fn definition(&self, topic: &TopicInfo) -> Option<&MessageDefinition> {
-        self.migrations.definition(topic)
     }
 
     /// Warns of elements that lists did not have.

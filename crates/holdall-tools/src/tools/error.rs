@@ -112,15 +112,9 @@ pub enum ToolError {
         /// The cause.
         source: EditError,
     },
-    /// Rules of a migration that do not fit the types.
+    /// Rules of a migration that do not fit the types, or what needs one.
     #[error(transparent)]
     Rules(#[from] RuleError),
-    /// What the new definitions have no place for.
-    #[error("without a rule nothing was written: {}", refusals.join("; "))]
-    NotCarried {
-        /// One clause each.
-        refusals: Vec<String>,
-    },
     /// A message that the new definition cannot hold.
     #[error("{topic}, message of {log_time} ns: {reason}; no bag was made")]
     Migrate {

@@ -10,6 +10,7 @@ mod fields;
 mod fit;
 mod rules;
 mod run;
+mod topics;
 
 #[cfg(test)]
 mod tests;
@@ -18,9 +19,13 @@ pub use difference::Difference;
 pub use draft::draft;
 pub use rules::{RuleError, Rules};
 pub use run::Migration;
+pub use topics::Migrations;
 
 use super::TypePlan;
-use crate::{interface::Definition, topic::MessageDefinition};
+use crate::{
+    interface::Definition,
+    topic::{MessageDefinition, TopicInfo},
+};
 use compile::Compiler;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -60,6 +65,23 @@ pub struct Comparison {
 }
 
 impl Target<'_> {
+    /// Compares the types of topics, in their order; `old` finds the definition of a type and a hash in the bag.
+    ///
+    /// # Errors
+    /// As [`Target::compare`].
+    pub fn compare_all<E: From<RuleError>>(
+        &self,
+        topics: impl IntoIterator<Item = TopicInfo>,
+        mut old: impl FnMut(&str, &str) -> Result<Option<Definition>, E>,
+    ) -> Result<Vec<(TopicInfo, Compared)>, E> {
+        let topics = topics.into_iter().map(|topic| {
+            let old = || old(&topic.type_name, &topic.type_description_hash);
+            let compared = self.compare(&topic.type_name, old)?;
+            Ok((topic, compared))
+        });
+        topics.collect()
+    }
+
     /// Compares a type with the one that it becomes; `old` finds its definition in the bag, if it is needed.
     ///
     /// # Errors

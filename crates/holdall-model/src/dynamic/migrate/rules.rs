@@ -10,7 +10,7 @@ const SHIPPED: [(&str, &str); 2] = [
     ("ros2", include_str!("../../../data/migrate-ros2.yaml")),
 ];
 
-/// Why rules cannot be used: file, line and one clause.
+/// Why messages cannot be migrated: a fault in rules with its file and line, or what needs a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RuleError(pub(super) String);
@@ -127,12 +127,12 @@ impl Rules {
     }
 
     /// The texts that were read.
-    pub fn texts(&self) -> &[String] {
+    pub(super) fn texts(&self) -> &[String] {
         &self.texts
     }
 
     /// A sentence for each file of which no rule is among those that were used.
-    pub fn unused(&self, used: &BTreeSet<usize>) -> Vec<String> {
+    pub(super) fn unused(&self, used: &BTreeSet<usize>) -> Vec<String> {
         let mut files: Vec<&String> = self.rules.iter().map(|rule| &rule.file).collect();
         files.dedup();
         files.retain(|file| !used.iter().any(|place| self.rules[*place].file == **file));

@@ -196,15 +196,9 @@ impl<'a> Rewrite<'a> {
                 .definitions
                 .get(&info.type_name)
                 .or_else(|| self.definitions.get(service));
-            let mut topic = TopicInfo {
-                name: self.relabel.name(&info.name),
-                ..info.as_whole()
-            };
-            let migrated = self.changer.definition(info);
-            if let Some(new) = migrated {
-                topic.type_name.clone_from(&new.type_name);
-                topic.type_description_hash.clone_from(&new.type_description_hash);
-            }
+            let mut topic = info.as_whole();
+            let migrated = self.changer.migrations.relabel(&mut topic);
+            topic.name = self.relabel.name(&info.name);
             let definition = migrated.or(definition).cloned();
             Some(self.bag.add_topic(ChannelInfo {
                 topic,

@@ -111,9 +111,8 @@ pub fn run_recoded(
         recoder.begin(&set)?;
     }
     let changer = Changer::compile(&set, &job.output, &chooser)?;
-    let migrated = changer
-        .migrations()
-        .custom_data(set.bags(), job.output.migration.as_ref());
+    let inputs = set.bags().iter().map(|bag| &bag.metadata().custom_data);
+    let migrated = changer.migrations.custom_data(inputs);
     job.output.custom_data.extend(migrated);
     let relabel = Relabel::new(&set, &job.output.renames, job.output.shift, &chooser)?;
     let settled = |moment: &Moment, what| settle(&set, &job.choice, moment, what);
@@ -175,7 +174,7 @@ pub fn run_recoded(
         && !set.has_runs()
         && !has_other()?
         && job.output.changes.is_empty()
-        && changer.migrations().is_empty()
+        && changer.migrations.is_empty()
         && job.output.frames.is_empty()
         && relabel.is_idle()
         && job.choice.is_by_index()
