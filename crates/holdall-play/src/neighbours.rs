@@ -25,13 +25,13 @@ pub(super) struct Neighbours {
     /// Other publishers whose nodes were not known at the last look, by their topics.
     nameless: BTreeMap<String, String>,
     /// Types and hashes of played topics; without those whose subscriptions were found to have others.
-    types: BTreeMap<String, (String, String)>,
+    types: BTreeMap<String, Vec<(String, String)>>,
     next: Duration,
 }
 
 impl Neighbours {
     /// Looks out for publishers of these topics.
-    pub fn new(topics: impl Iterator<Item = String>, types: BTreeMap<String, (String, String)>) -> Self {
+    pub fn new(topics: impl Iterator<Item = String>, types: BTreeMap<String, Vec<(String, String)>>) -> Self {
         let is_of_few = |topic: &String| !OF_EVERY_NODE.contains(&topic.as_str());
         Self {
             topics: topics.filter(is_of_few).collect(),
@@ -77,14 +77,21 @@ impl Neighbours {
             let GraphEvent::Subscription(endpoint) = event else {
                 continue;
             };
-            let Some((type_name, hash)) = self.types.get(&endpoint.topic) else {
+            let Some(types) = self.types.get(&endpoint.topic) else {
                 continue;
             };
-            let is_other_type = endpoint.type_name.contains('/') && endpoint.type_name != *type_name;
+            // Not every transport knows the type.
+            let is_its = |name: &String| endpoint.type_name == *name || !endpoint.type_name.contains('/');
             let found = endpoint.type_hash.as_deref().unwrap_or_default();
-            if !is_other_type && (found.is_empty() || hash.is_empty() || found == hash) {
+            let fits = |(name, hash): &(String, String)| {
+                is_its(name) && (found.is_empty() || hash.is_empty() || found == hash)
+            };
+            let of_type = types.iter().find(|(name, _)| is_its(name));
+            let Some((type_name, hash)) = of_type.or(types.first()).filter(|_| !types.iter().any(fits))
+            else {
                 continue;
-            }
+            };
+            let is_other_type = !is_its(type_name);
             let who = endpoint.node.as_ref().or(endpoint.neighbours.first());
             let who = who.map_or_else(|| "a subscription".to_owned(), ToString::to_string);
             let what = match is_other_type {
@@ -92,7 +99,7 @@ impl Neighbours {
                 false => format!("has another definition of {type_name} than the bag ({found}, not {hash})"),
             };
             sentences.push(format!(
-                "{}: {who} {what}: it gets no message, or misreads them; `holdall migrate` makes a bag for it",
+                "{}: {who} {what}: it gets no messages or misreads them; `holdall migrate` makes a bag for it",
                 endpoint.topic
             ));
             self.types.remove(&endpoint.topic);
@@ -184,8 +191,11 @@ mod tests {
                 ..EndpointInfo::default()
             })
         });
-        let mut neighbours = Neighbours::new([].into_iter(), [("/a".to_owned(), types)].into());
+        let mut neighbours = Neighbours::new([].into_iter(), [("/a".to_owned(), vec![types.clone()])].into());
         assert_eq!(neighbours.misfits(&[hash("RIHS01_aa"), hash("")]), [""; 0]);
+        let both = vec![("b/msg/B".to_owned(), "RIHS01_bb".to_owned()), types];
+        let mut of_two = Neighbours::new([].into_iter(), [("/a".to_owned(), both)].into());
+        assert_eq!(of_two.misfits(&[hash("RIHS01_aa")]), [""; 0]);
         let found = neighbours.misfits(&[hash("RIHS01_bb"), hash("RIHS01_bb")]);
         assert!(
             found.len() == 1 && found[0].starts_with("/a: /old has another definition of a/msg/A"),

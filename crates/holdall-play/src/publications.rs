@@ -206,17 +206,14 @@ impl Publications {
         topics.map(|publication| publication.report.published_as.clone())
     }
 
-    /// Type and hash of each topic that is published.
-    pub(crate) fn published_types(&self) -> BTreeMap<String, (String, String)> {
-        let topics = self.0.iter().filter(|publication| publication.requests.is_none());
-        let types = topics.map(|publication| {
-            let Publication {
-                report, type_hash, ..
-            } = publication;
-            let name = report.published_as.clone();
-            (name, (report.type_name.clone(), type_hash.clone()))
-        });
-        types.collect()
+    /// Types and hashes of each topic that is published.
+    pub(crate) fn published_types(&self) -> BTreeMap<String, Vec<(String, String)>> {
+        let mut types: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for it in self.0.iter().filter(|it| it.requests.is_none()) {
+            let of_topic = types.entry(it.report.published_as.clone()).or_default();
+            of_topic.push((it.report.type_name.clone(), it.type_hash.clone()));
+        }
+        types
     }
 
     /// The recorded publishers that the publications replay, in their order; `None` if one replays all of its topic.

@@ -41,7 +41,7 @@ pub struct TargetArguments {
 impl TargetArguments {
     /// True when nothing is named.
     pub fn is_empty(&self) -> bool {
-        self.folders.is_empty() && self.distro.is_none() && self.rules.is_empty()
+        self.folders.is_empty() && self.distro.is_none() && self.from.is_empty() && self.rules.is_empty()
     }
 }
 

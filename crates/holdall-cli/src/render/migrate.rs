@@ -8,7 +8,8 @@ use std::{collections::BTreeSet, fmt::Write};
 
 /// For people: a line for each topic that is not the same, what differs of each type once, and the sum.
 pub fn text(topics: &[(TopicInfo, Compared)], paint: Paint) -> String {
-    let (mut text, mut seen, mut others) = (String::new(), BTreeSet::new(), 0_u64);
+    let (mut text, mut seen) = (String::new(), BTreeSet::new());
+    let (mut others, mut uncompared) = (0, 0);
     for (topic, compared) in topics {
         let (name, type_name) = (Outside(&topic.name), Outside(&topic.type_name));
         let what = match compared {
@@ -20,6 +21,7 @@ pub fn text(topics: &[(TopicInfo, Compared)], paint: Paint) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name} ({type_name}): {what}");
         let Compared::Other(comparison) = compared else {
+            uncompared += 1;
             continue;
         };
         others += 1;
@@ -46,7 +48,7 @@ pub fn text(topics: &[(TopicInfo, Compared)], paint: Paint) -> String {
     let all = plural(topics.len() as u64, "topic");
     let _ = writeln!(
         text,
-        "definitions: {others} of {all} with another one, which nodes of today do not match"
+        "definitions: {others} of {all} with another one, which nodes of today do not match; {uncompared} not compared"
     );
     text
 }

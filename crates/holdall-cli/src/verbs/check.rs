@@ -21,7 +21,7 @@ use serde_json::json;
 use std::{path::Path, sync::Arc};
 use tracing::level_filters::LevelFilter;
 
-/// Checks each bag; exit code 1 when something is wrong with one, 4 when only the contract fails.
+/// Checks each bag; exit code 1 when something is wrong with one or its types are not known to be the same, 4 when only the contract fails.
 pub fn run(args: &CheckArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let contract = args
@@ -51,7 +51,8 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             compare(&set, target).map_err(|error| Failure::making(error, &named.paths))
         });
         let compared = compared.transpose()?;
-        let is_other = |(_, compared): &(_, Compared)| matches!(compared, Compared::Other(_));
+        let is_other =
+            |(_, compared): &(_, Compared)| matches!(compared, Compared::Other(_) | Compared::Undefined);
         if compared.iter().flatten().any(is_other) {
             outcome = outcome.or_worse(Outcome::Different);
         }
