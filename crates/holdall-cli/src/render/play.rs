@@ -131,12 +131,7 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
             .iter()
             .map(|(name, calls)| calls_line(name, calls, paint)),
     );
-    lines.extend(
-        report
-            .steps
-            .iter()
-            .flat_map(|steps| steps_lines(report, steps)),
-    );
+    lines.extend(report.steps.iter().flat_map(|steps| steps_lines(report, steps)));
     lines.extend(report.losses().iter().map(|loss| paint.bad(loss)));
     if let Some(failure) = &report.failure {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));

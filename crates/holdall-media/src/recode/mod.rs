@@ -236,7 +236,9 @@ fn is_deep(inputs: &BagSet, topic: &TopicInfo) -> bool {
         return false;
     }
     let messages = inputs.messages(&of_topic(&topic.name)).filter_map(Result::ok);
-    let mut frames = messages.take(TRIED_MAX).map(|message| image::Frame::read(&message));
+    let mut frames = messages
+        .take(TRIED_MAX)
+        .map(|message| image::Frame::read(&message));
     let first = frames.find_map(Result::ok);
     first.is_some_and(|frame| frame.pixels.is_deep)
 }

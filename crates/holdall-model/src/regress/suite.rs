@@ -104,7 +104,9 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Er
     let seconds = f64::deserialize(deserializer)?;
     let span = Duration::try_from_secs_f64(seconds).ok();
     span.filter(|_| seconds <= SECONDS_MAX).ok_or_else(|| {
-        D::Error::custom(format!("expected seconds, at most {SECONDS_MAX}, found {seconds}"))
+        D::Error::custom(format!(
+            "expected seconds, at most {SECONDS_MAX}, found {seconds}"
+        ))
     })
 }
 

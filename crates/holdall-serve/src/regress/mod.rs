@@ -174,7 +174,9 @@ impl Run {
         let own: BTreeSet<&String> = own.filter(|topic| case.outputs.contains(topic)).collect();
         self.errors.extend(own.into_iter().map(|topic| {
             let topic = Outside(topic);
-            format!("{topic} is an output, but the bag plays it, too: exclude or rename it with the flags of play")
+            format!(
+                "{topic} is an output, but the bag plays it, too: exclude or rename it with the flags of play"
+            )
         }));
         Ok(())
     }
