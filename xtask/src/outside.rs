@@ -38,7 +38,7 @@ pub fn check_outside(root: &Path, shown: &str, text: &str, breaches: &mut Vec<St
     }
 }
 
-/// Finds paths of the machine in figures that were measured on it: of the checkout, and of whoever runs this.
+/// Finds paths of the machine in figures that were measured on it: of the checkout, and of the user who runs this.
 pub fn check_figures(root: &Path, home: Option<&str>, shown: &str, text: &str, breaches: &mut Vec<String>) {
     let place = root.canonicalize().ok();
     let places = [

@@ -343,7 +343,7 @@ impl Plan {
     }
 }
 
-/// A flag that says nothing about how a case is played: nobody steers it, and its results are judged in other ways.
+/// A flag that says nothing about how a case is played: no person steers it, and its results are judged in other ways.
 fn without_effect(play: &PlayArguments) -> Option<&'static str> {
     let given = [
         ("transport", !play.transport.is_empty()),

@@ -23,7 +23,7 @@ use holdall_model::{
 };
 use std::{ops::Range, process::Command};
 
-/// Pixels of a segment in bytes, as they are decoded: about the memory that each topic needs.
+/// Pixels of a segment in bytes when decoded: about the memory that each topic needs.
 const SEGMENT_BYTES_MAX: usize = 128 << 20;
 /// Pictures of a segment.
 const SEGMENT_PICTURES_MAX: usize = 300;

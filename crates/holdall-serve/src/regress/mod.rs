@@ -382,7 +382,7 @@ fn replace(bag: &Path, place: &Path) -> Result<(), ReadError> {
     };
     let (new, old) = (beside("new"), beside("old"));
     Bag::open(bag)?;
-    // Of a run that was killed.
+    // A run that was killed left it.
     remove_dir_all(&new)?;
     fs::create_dir_new(&new)?;
     for entry in fs::list_dir(bag)? {

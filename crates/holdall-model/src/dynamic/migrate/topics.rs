@@ -76,7 +76,7 @@ impl Migrations {
         Some(new)
     }
 
-    /// Writes a payload in its new definition to `out`; `None` if it stays as it is, and `out` then has no meaning.
+    /// Writes a payload in its new definition to `out`; `None` if its bytes stay the same, and `out` then has no meaning.
     ///
     /// # Errors
     /// A message of another definition than its topic, or one with values that the new definition does not hold, in one clause.
