@@ -88,7 +88,8 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         pace: args.pace,
         lockstep: Lockstep {
             rules: args.step_by.clone(),
-            in_flight: usize::try_from(args.in_flight).unwrap_or(usize::MAX),
+            // Verbs without the flag have none.
+            in_flight: usize::try_from(args.in_flight.max(1)).unwrap_or(usize::MAX),
             timeout: args.step_timeout,
         },
         read_ahead_messages: usize::try_from(args.read_ahead_queue_size).unwrap_or(usize::MAX),
