@@ -31,7 +31,7 @@ BurstOptions = TypedDict("BurstOptions", {
 }, total=False)  # fmt: skip
 
 CheckOptions = TypedDict("CheckOptions", {
-    "contract": AnyPath, "definitions": Some[AnyPath], "distro": str, "from_": Some[str], "identity": Some[AnyPath], "rules": Some[AnyPath],
+    "contract": AnyPath, "identity": Some[AnyPath], "profile": Literal["lake"],
 }, total=False)  # fmt: skip
 
 CompressOptions = TypedDict("CompressOptions", {
@@ -156,19 +156,20 @@ RecordOptions = TypedDict("RecordOptions", {
     "disk_mode": Literal["auto", "direct", "buffered"], "enclave": str, "encrypt_to": Some[str], "exclude_actions": Some[str], "exclude_regex": str,
     "exclude_services": Some[str], "exclude_topic_types": Some[str], "exclude_topics": Some[str], "foxglove": Union[bool, str],
     "foxglove_assets": bool, "foxglove_control": bool, "foxglove_origin": Some[str], "identity": Some[AnyPath], "ignore_leaf_topics": bool,
-    "include_hidden_topics": bool, "include_unpublished_topics": bool, "limit_rate": Number,
+    "include_hidden_topics": bool, "include_unpublished_topics": bool, "lane": Some[str], "limit_rate": Number,
     "log_level": Literal["debug", "info", "warn", "error", "fatal"], "max_bag_duration": Number, "max_bag_files": int, "max_bag_size": Number,
     "max_cache_duration": Number, "max_cache_size": Number, "max_loss_window": Number, "max_recording_duration": Number,
     "max_recording_messages": int, "max_recording_size": Number, "merge_duplicates": bool, "merge_publishers": bool, "metrics_file": AnyPath,
     "min_free_space": Number, "no_discovery": bool, "no_services": bool, "node_name": str, "on_alarm": str, "on_disk_full": Literal["stop", "ring"],
     "on_file_closed": str, "params_file": Some[AnyPath], "polling_interval": Number, "preflight": Union[bool, Number], "profile": AnyPath,
     "qos_override": Some[str], "qos_profile_overrides_path": AnyPath, "regex": str, "repeat_all_transient_local": Union[bool, int],
-    "repeat_transient_local": Some[str], "rescue_directory": AnyPath, "restart_on_stall": bool, "rt_priority": int, "serialization_format": str,
-    "services": Some[str], "snapshot_mode": bool, "start_paused": bool, "static_topics_path": AnyPath, "stats_max_publishing_rate": Number,
-    "storage": str, "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
-    "token_file": AnyPath, "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number],
-    "topic_types": Some[str], "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "trigger": Some[str], "upload": str,
-    "use_sim_time": bool, "web": Union[bool, str],
+    "repeat_transient_local": Some[str], "rescue_directory": AnyPath, "restart_on_stall": bool, "ring": Number, "rt_priority": int,
+    "separate": Some[str], "serialization_format": str, "services": Some[str], "snapshot_mode": bool, "start_paused": bool,
+    "static_topics_path": AnyPath, "stats_max_publishing_rate": Number, "storage": str, "storage_config_file": AnyPath,
+    "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"], "token_file": AnyPath,
+    "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number], "topic_types": Some[str],
+    "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "trigger": Some[str], "upload": str, "use_sim_time": bool,
+    "web": Union[bool, str],
 }, total=False)  # fmt: skip
 
 ReindexOptions = TypedDict("ReindexOptions", {

@@ -10,8 +10,8 @@ use std::{
 /// Flags of other programs that the documents name.
 const FOREIGN_FLAGS: &[&str] = include!("foreign_flags.in");
 
-/// Verbs that are subcommands without a variant in the enum of verbs.
-const BUILT_IN_VERBS: &[&str] = &["help"];
+/// Verbs that are subcommands without a variant in the enum of verbs, and other names of some that have one.
+const BUILT_IN_VERBS: &[&str] = &["help", "promote"];
 
 /// An identifier in backticks with at least this many underscores is a sentence, and thus a test's name.
 const TEST_NAME_UNDERSCORES_MIN: usize = 4;

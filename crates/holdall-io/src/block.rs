@@ -19,6 +19,9 @@ pub const BLOCK_COUNT_DEFAULT: usize = 12;
 /// Index of a stand-in for a block whose memory was given up, see [`Block::abandon`].
 const NO_INDEX: u32 = u32::MAX;
 
+/// Least size in bytes of a block whose pool is shared by several streams.
+const BLOCK_BYTES_SHARED_MIN: usize = 512 << 10;
+
 /// How large a [`BlockPool`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockPoolOptions {
@@ -36,6 +39,19 @@ impl Default for BlockPoolOptions {
             block_bytes: BLOCK_BYTES_DEFAULT,
             block_count: BLOCK_COUNT_DEFAULT,
             huge_pages: true,
+        }
+    }
+}
+
+impl BlockPoolOptions {
+    /// A pool for several streams at a time: each has as many blocks as before, which are smaller, so that the memory stays about the same.
+    #[must_use]
+    pub fn shared_by(self, streams: usize) -> Self {
+        let least = BLOCK_BYTES_SHARED_MIN.min(self.block_bytes);
+        Self {
+            block_bytes: (self.block_bytes / streams.max(1)).max(least),
+            block_count: self.block_count.saturating_mul(streams.max(1)),
+            ..self
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod disk_conformance;
 mod file_state;
 pub mod fs;
+pub mod hold;
 pub mod limits;
 pub mod link;
 pub mod lock;

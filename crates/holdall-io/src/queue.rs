@@ -30,6 +30,9 @@ pub struct SyncToken {
 pub struct DiskQueue {
     pub(crate) disk: Box<dyn Disk>,
     pool: BlockPool,
+    options: BlockPoolOptions,
+    /// How many streams share the pool.
+    streams: usize,
     files: BTreeMap<FileId, FileState>,
     completions: Vec<Completion>,
     sync_number: u64,
@@ -37,25 +40,50 @@ pub struct DiskQueue {
     written_bytes: Arc<AtomicU64>,
 }
 
+fn pool_of(options: BlockPoolOptions, disk: &dyn Disk) -> Result<BlockPool, DiskError> {
+    let pool = BlockPool::with_front(options, disk.front_bytes());
+    pool.map_err(|source| DiskError::new("block pool", Operation::TakeBlock, source))
+}
+
 impl DiskQueue {
     /// A queue in front of `disk` with its own block pool.
     ///
     /// # Errors
     /// When the memory of the pool cannot be reserved.
-    pub fn new(mut disk: Box<dyn Disk>, pool: BlockPoolOptions) -> Result<Self, DiskError> {
-        let pool = BlockPool::with_front(pool, disk.front_bytes())
-            .map_err(|source| DiskError::new("block pool", Operation::TakeBlock, source))?;
+    pub fn new(mut disk: Box<dyn Disk>, options: BlockPoolOptions) -> Result<Self, DiskError> {
+        let pool = pool_of(options, &*disk)?;
         disk.register(&pool);
         let streaming_stores = disk.prefers_streaming_stores();
         Ok(Self {
             disk,
             pool,
+            options,
+            streams: 1,
             files: BTreeMap::new(),
             completions: Vec::new(),
             sync_number: 0,
             streaming_stores,
             written_bytes: Arc::default(),
         })
+    }
+
+    /// Divides the pool among several streams that are written at a time, before its first block is taken: none may hold back the blocks that
+    /// another one waits for.
+    ///
+    /// # Errors
+    /// When the memory of the new pool cannot be reserved.
+    pub fn share_among(&mut self, streams: usize) -> Result<(), DiskError> {
+        if streams > 1 {
+            self.pool = pool_of(self.options.shared_by(streams), &*self.disk)?;
+            self.disk.register(&self.pool);
+            self.streams = streams;
+        }
+        Ok(())
+    }
+
+    /// How many blocks of the pool a stream may use.
+    pub fn blocks_of_stream(&self) -> usize {
+        self.pool.block_count() / self.streams
     }
 
     /// Makes a new file and waits until it exists.

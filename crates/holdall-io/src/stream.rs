@@ -166,7 +166,7 @@ impl BlockStream {
     /// How many more bytes can be appended before the hold must be released. Counts only this stream's blocks.
     pub fn hold_capacity_left(&self, q: &DiskQueue) -> u64 {
         let pool = q.pool();
-        let usable = pool.block_count().saturating_sub(BLOCKS_NEVER_HELD).max(1);
+        let usable = q.blocks_of_stream().saturating_sub(BLOCKS_NEVER_HELD).max(1);
         let capacity = (usable.saturating_sub(self.held.len()) * pool.block_bytes()) as u64;
         capacity.saturating_sub(self.filled as u64)
     }

@@ -76,7 +76,7 @@ impl Writer {
                 SplitOptions {
                     bytes_max: options.bytes_max,
                     duration_max: options.duration_max.map(Duration::from_nanos),
-                    files_max: None,
+                    ..SplitOptions::default()
                 },
                 StorageOptions {
                     preset: options.preset,

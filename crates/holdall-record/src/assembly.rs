@@ -251,7 +251,7 @@ fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -
             &options.cache,
             survival.source.clone(),
             Box::new(count_evicted),
-            Box::new(steady),
+            Arc::new(steady),
         )),
         ledger,
         drain,

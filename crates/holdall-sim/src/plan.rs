@@ -501,6 +501,7 @@ fn options(rng: &mut SimRng) -> RecordOptions {
             .chance(300_000)
             .then(|| Duration::from_millis(50 + rng.below(1_500))),
         files_max: rng.chance(250_000).then(|| 1 + rng.below(4) as u32),
+        ..SplitOptions::default()
     };
     options.safety.max_loss_window = [Some(2_000), Some(2_000), Some(500), Some(100), None]
         [rng.below(5) as usize]

@@ -1,5 +1,6 @@
 //! The simulator itself: seeds that once failed, the same seed twice, and a recorder that is broken on purpose.
 
+use holdall_model::file_class::FileClasses;
 use holdall_sim::{
     mutation::Mutation,
     plan::{CLOCKS_FROM, DEATH_FROM, ENDS_FROM, Plan},
@@ -52,6 +53,25 @@ fn every_mutation_is_caught_by_its_seed_which_holds_without_it() {
             run(&plan, Some(mutation)).is_err(),
             "{name} is not caught by seed {seed}"
         );
+    }
+}
+
+#[test]
+fn recordings_whose_topics_have_files_of_their_own_hold() {
+    let separate = ["/large|/asked".to_owned(), "mixed".to_owned()];
+    let ranges = [
+        2002367..2002368,
+        DEATH_FROM + 1000..DEATH_FROM + 4500,
+        1000..2500,
+        ENDS_FROM + 1000..ENDS_FROM + 2500,
+        CLOCKS_FROM..CLOCKS_FROM + 500,
+    ];
+    for seed in ranges.into_iter().flatten() {
+        let mut plan = Plan::new(seed);
+        plan.options.files.split.classes = FileClasses::new(&separate, &[]).unwrap();
+        if let Err(violation) = run(&plan, None) {
+            panic!("seed {seed}: {violation}");
+        }
     }
 }
 

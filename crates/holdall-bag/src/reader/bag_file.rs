@@ -82,6 +82,16 @@ impl BagFile {
         })
     }
 
+    /// Whether it may have messages between two times, as far as is known without reading it.
+    pub fn may_have(&self, from: Option<Timestamp>, until: Option<Timestamp>) -> bool {
+        let is_before = self.latest.zip(from).is_some_and(|(latest, from)| latest < from);
+        let is_after = self
+            .earliest
+            .zip(until)
+            .is_some_and(|(earliest, until)| earliest > until);
+        !self.empty && !is_before && !is_after
+    }
+
     /// True for a file of rosbag2's file compression: opening it takes the time to unpack it.
     pub fn is_packed(&self) -> bool {
         is_packed_name(&self.path)

@@ -1,10 +1,10 @@
 //! Messages that were in a bag's storage files according to `metadata.yaml`, and are nowhere in the bag now.
 
 use super::{Bag, BagFile, ReadError};
-use crate::writer::RemovedByRing;
 use holdall_model::{
     loss::ledger::{Ledger, MissingFile, TopicAccount},
     metadata::{BagMetadata, FileInformation},
+    removed::RemovedByRing,
     repeated::{BagRepeats, repeats_from_custom_data},
     time::Timestamp,
 };

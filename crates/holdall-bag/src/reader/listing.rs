@@ -2,6 +2,7 @@
 
 use super::error::{ReadError, io_error};
 use holdall_io::fs::{self, DirEntry};
+use holdall_model::file_class::are_numbered_together;
 use holdall_storage::{
     compression::{is_packed_name, unpacked_name},
     is_storage_extension, storage_of_directory, storages,
@@ -46,7 +47,14 @@ pub fn storage_files_of(entries: impl IntoIterator<Item = DirEntry>) -> Vec<Path
         .cloned()
         .collect();
     files.retain(|path| !is_packed_name(path) || !plain.contains(&unpacked_name(path)));
-    files.sort_by_cached_key(|path| order_key(path));
+    files.sort_by_cached_key(|path| (class_and_number(path), path.display().to_string()));
+    let folder = files
+        .first()
+        .and_then(|path| path.parent()?.file_name()?.to_str());
+    let named: Vec<_> = files.iter().map(|path| class_and_number(path)).collect();
+    if are_numbered_together(&named, folder) {
+        files.sort_by_cached_key(|path| class_and_number(path).1);
+    }
     files
 }
 
@@ -69,16 +77,13 @@ pub fn describe_without_storage(directory: &Path) -> Result<String, ReadError> {
     })
 }
 
-/// The name without its number, the number, and the full name to break ties.
-fn order_key(path: &Path) -> (String, u64, String) {
-    let stem = unpacked_name(path)
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .unwrap_or_default();
+/// The name without its number, which files of one class of topics share, and the number.
+pub(super) fn class_and_number(path: &Path) -> (String, u64) {
+    let plain = unpacked_name(path);
+    let stem = plain.file_stem().unwrap_or_default().to_string_lossy();
     let head = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let number = stem[head.len()..].parse().unwrap_or(u64::MAX);
-    let head = head.to_owned();
-    (head, number, path.display().to_string())
+    (head.to_owned(), number)
 }
 
 #[cfg(test)]

@@ -65,10 +65,15 @@ impl Rebuild {
     /// An unreadable file is left out with a notice, unless it is the only one. A file that `is_written` at
     /// the moment has no end, which needs no notice.
     pub fn add(&mut self, bag: &Path, path: &Path, is_written: bool) -> Result<(), ReadError> {
-        let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
+        let about = match fs::about(path) {
+            // A ring has removed it since it was listed.
+            Err(error) if error.is_not_found() => return Ok(()),
+            about => about.map_err(|error| io_error("open", path, error.into_io()))?,
+        };
         let bytes = file::length(path, &about);
         let (reader, payloads) = match file::open_unknown(path) {
             Ok(opened) => opened,
+            Err(_) if !fs::exists(path).unwrap_or(true) => return Ok(()),
             Err(error) => {
                 self.left_out += 1;
                 self.unwritten += usize::from(fs::is_unwritten(path).unwrap_or(false));

@@ -1,11 +1,11 @@
 //! Where a bag's clock jumped: its files in runs whose times only increase, and how long it took without the jumps.
 
-use super::{bag::Bag, bag_file::BagFile, set::BagSet};
+use super::{bag::Bag, bag_file::BagFile, listing::class_and_number, set::BagSet};
 use holdall_model::{
     time::Timestamp,
     time_line::{ClockJump, JUMP_NANOS_MIN},
 };
-use std::{ops::Range, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 impl Bag {
     /// Jumps of the clock that stamped the messages, as far as the bag has markers of them, by the time after each.
@@ -14,26 +14,28 @@ impl Bag {
         markers.into_iter().filter_map(|marker| marker.jump).collect()
     }
 
-    /// The bag's files in runs that are read one after the other, because the clock jumped back between them. One run for most bags.
-    pub(crate) fn runs(&self) -> Vec<Range<usize>> {
+    /// The bag's files in runs that are read one after the other, because the clock jumped back between them. One run for most bags. Files of
+    /// several classes of topics are of the same time.
+    pub(crate) fn runs(&self) -> Vec<Vec<&BagFile>> {
         let files = self.files();
         let is_one = files.len() < 2 || !self.clock_jumps().iter().any(|jump| jump.is_back());
         if is_one {
-            return std::iter::once(0..files.len()).collect();
+            return vec![files.iter().collect()];
         }
-        let mut runs = Vec::new();
-        let (mut begin, mut last) = (0, None::<Timestamp>);
-        for (number, file) in files.iter().enumerate().filter(|(_, file)| !file.empty) {
+        let mut runs: Vec<Vec<&BagFile>> = vec![Vec::new()];
+        let mut ends: HashMap<String, (usize, Option<Timestamp>)> = HashMap::new();
+        for file in files.iter().filter(|file| !file.empty) {
             let is_back = |(earliest, last): (Timestamp, Timestamp)| {
                 last.as_nanos().saturating_sub(earliest.as_nanos()) >= JUMP_NANOS_MIN
             };
-            if file.earliest.zip(last).is_some_and(is_back) {
-                runs.push(begin..number);
-                begin = number;
+            let (run, last) = ends.entry(class_and_number(&file.path).0).or_default();
+            *run += usize::from(file.earliest.zip(*last).is_some_and(is_back));
+            *last = file.latest;
+            if runs.len() <= *run {
+                runs.push(Vec::new());
             }
-            last = file.latest;
+            runs[*run].push(file);
         }
-        runs.push(begin..files.len());
         runs
     }
 
@@ -43,10 +45,9 @@ impl Bag {
         if jumps.is_empty() {
             return None;
         }
-        let span_of = |run: Range<usize>| {
-            let files = self.files().get(run).unwrap_or_default().iter();
-            let first = files.clone().filter_map(|file: &BagFile| file.earliest).min();
-            let last = files.filter_map(|file| file.latest).max();
+        let span_of = |files: Vec<&BagFile>| {
+            let first = files.iter().filter_map(|file| file.earliest).min();
+            let last = files.iter().filter_map(|file| file.latest).max();
             let (Some(first), Some(last)) = (first, last) else {
                 return Duration::ZERO;
             };

@@ -168,10 +168,9 @@ fn bag_streams(number: usize, bag: &Bag, filter: &MessageFilter, opened: &FileHo
     if runs.len() < 2 {
         return file_streams(number, bag, bag.files(), filter, opened).collect();
     }
-    let mut of_runs = runs.into_iter().map(|run| {
-        let files = bag.files().get(run).unwrap_or_default();
-        file_streams(number, bag, files, filter, opened).collect::<Vec<_>>()
-    });
+    let mut of_runs = runs
+        .into_iter()
+        .map(|files| file_streams(number, bag, files, filter, opened).collect::<Vec<_>>());
     let first = of_runs.next().unwrap_or_default();
     let earliest = first.iter().map(|(earliest, _)| *earliest).min();
     let of_runs: Vec<Vec<MessageStream>> = std::iter::once(first).chain(of_runs).collect();
@@ -181,10 +180,10 @@ fn bag_streams(number: usize, bag: &Bag, filter: &MessageFilter, opened: &FileHo
 }
 
 /// One stream per storage file of `files` that may have messages that `filter` selects.
-fn file_streams(
+fn file_streams<'f>(
     number: usize,
     bag: &Bag,
-    files: &[BagFile],
+    files: impl IntoIterator<Item = &'f BagFile>,
     filter: &MessageFilter,
     opened: &FileHook,
 ) -> impl Iterator<Item = MessageStream> {
@@ -197,7 +196,7 @@ fn file_streams(
         (until, end) => until.or(end),
     };
     files
-        .iter()
+        .into_iter()
         .filter(|file| !file.empty)
         .cloned()
         .collect::<Vec<_>>()

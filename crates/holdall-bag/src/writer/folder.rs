@@ -1,5 +1,6 @@
 //! The bag directory: made new, small text files replaced atomically, a ring's files removed.
 
+use holdall_io::hold::is_held;
 use holdall_io::mutex::lock;
 use holdall_io::{
     disk::{DiskError, Operation},
@@ -8,6 +9,7 @@ use holdall_io::{
     sealed::Seal,
     survivor::directory_identity,
 };
+use holdall_model::time::Timestamp;
 use holdall_storage::RepairTarget;
 use holdall_storage::{Storage, error::StorageResult, reader::StorageReader, writer::MetadataEntries};
 use std::{
@@ -83,6 +85,11 @@ pub trait BagFolder: Send {
     /// Identity that distinguishes the bag's directory from its copies; `None` if unknown.
     fn directory_identity(&self, _directory: &Path) -> Option<String> {
         None
+    }
+
+    /// Whether messages of a file with these first and last log times are being copied, so that a ring keeps it.
+    fn is_held(&self, _directory: &Path, _first: Timestamp, _last: Timestamp) -> bool {
+        false
     }
 
     /// The first error since the last call of what was done later, unless it was made good since: a text that could not be replaced, and
@@ -407,6 +414,10 @@ impl BagFolder for OsFolder {
     fn take_failure(&self) -> Option<DiskError> {
         let mut state = self.shared.lock();
         (!state.failures.is_empty()).then(|| state.failures.remove(0).error)
+    }
+
+    fn is_held(&self, directory: &Path, first: Timestamp, last: Timestamp) -> bool {
+        is_held(directory, first, last)
     }
 
     fn discard(&self, directory: &Path) {

@@ -8,14 +8,13 @@ mod pack_files;
 mod pack_payloads;
 mod sealed_files;
 mod simple;
-mod split;
 #[cfg(test)]
 mod tests;
 mod uploaded;
 
 pub use bag::{
     BagEnd, BagOptions, BagWriter, ClosedBag, EndRecords, LatchedMessage, PublisherSlot, ROSBAG2_RECORD,
-    RemovedByRing, STATE_KEY, TopicCount, TornFile, rosbag2_record,
+    STATE_KEY, TopicCount, TornFile, rosbag2_record,
 };
 pub use bag::{BagTopic, OpenDisk, UndefinedTopic, bag_places, os_disk, sealed_os_disk, why_not_encrypted};
 pub use folder::{BagFolder, FileIdentity, OsFolder};
@@ -24,10 +23,10 @@ pub use options::{CompressionMode, CompressionOptions, SplitOptions};
 pub use pack_payloads::PayloadPacking;
 pub use sealed_files::{SEALED_KEY, note_replaced, note_sealed, seal_faults};
 pub use simple::Writer;
-pub use split::{SplitRule, SteadyOf};
 pub use uploaded::UploadedFiles;
 
 use holdall_io::disk::DiskError;
+pub use holdall_model::split::{SplitRule, SteadyOf};
 use holdall_storage::StorageError;
 use std::path::PathBuf;
 

@@ -1,18 +1,8 @@
-//! Rules for new files of a bag, and for compression.
+//! Rules for the compression of a bag.
 
+pub use holdall_model::split::SplitOptions;
 pub use holdall_storage::compression::CompressionMode;
-use std::{num::NonZeroU32, time::Duration};
-
-/// When to continue in a new storage file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SplitOptions {
-    /// At this many bytes (`-b`).
-    pub bytes_max: Option<u64>,
-    /// After this span of log time (`-d`).
-    pub duration_max: Option<Duration>,
-    /// Keep only this many newest files (`--max-bag-files`).
-    pub files_max: Option<u32>,
-}
+use std::num::NonZeroU32;
 
 /// rosbag2's own compression, around the storage. MCAP's compression of chunks is a setting of the storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::writer::{CompressionMode, CompressionOptions, SplitOptions};
-use holdall_io::{block::BlockPoolOptions, disk::Operation, os::DiskMode};
+use holdall_io::{block::BlockPoolOptions, disk::Operation, hold::Hold, os::DiskMode};
 use holdall_model::{
+    file_class::{FileClasses, RingLimit},
     message::PayloadRef,
     metadata::BagMetadata,
     time::Timestamp,
@@ -130,9 +131,17 @@ proptest! {
         acts in acts(),
         bytes_max in prop::option::of(10_000..60_000u64),
         duration in prop::option::of(20..800u64),
+        separate in prop::sample::select(vec!["", "/t1", "/t[02]"]),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let split = SplitOptions { bytes_max, duration_max: duration.map(Duration::from_nanos), files_max: None };
+        let separate: Vec<String> = Some(separate.to_owned()).filter(|pattern| !pattern.is_empty()).into_iter().collect();
+        let classes = FileClasses::new(&separate, &[]).unwrap();
+        let split = SplitOptions {
+            bytes_max,
+            duration_max: duration.map(Duration::from_nanos),
+            classes: classes.clone(),
+            ..SplitOptions::default()
+        };
         let mut bag = bag(&dir.path().join("b"), split);
         let mut topics = vec![bag.add_topic(channel("/t0")).unwrap()];
         let (mut expected, mut now) = (Vec::new(), 1000);
@@ -157,7 +166,22 @@ proptest! {
         }
         let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
         prop_assert!(closed.failure.is_none(), "{:?}", closed.failure);
-        prop_assert_eq!(read(&closed.files), expected.clone());
+        // Each class by itself, in its order.
+        let class = |topic: &str| classes.of(topic, "std_msgs/msg/String");
+        for number in 0..classes.count() {
+            let is_of_class = |topic: &str| class(topic) == number;
+            let head = match classes.name(number) {
+                "" => "b_".to_owned(),
+                name => format!("b_{name}_"),
+            };
+            let is_its = |file: &std::path::PathBuf| {
+                let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
+                stem.trim_end_matches(|letter: char| letter.is_ascii_digit()) == head
+            };
+            let files: Vec<_> = closed.files.iter().filter(|file| is_its(file)).cloned().collect();
+            let of_class: Vec<_> = expected.iter().filter(|message| is_of_class(&message.0)).cloned().collect();
+            prop_assert_eq!(read(&files), of_class);
+        }
         let text = fs::read_to_string(closed.directory.join("metadata.yaml")).unwrap();
         let metadata = BagMetadata::from_yaml(&text).unwrap();
         prop_assert_eq!(metadata.message_count, expected.len() as u64);
@@ -437,4 +461,51 @@ fn a_disk_without_room_for_metadata_gets_room_by_the_oldest_file() {
     let metadata = BagMetadata::from_yaml(&text).unwrap();
     assert_eq!(metadata.message_count + removed, 100);
     assert!(!text.contains("b_0.mcap"), "{text}");
+}
+
+/// Bytes of the files of a bag whose names contain a text.
+fn bytes_of(bag: &Path, part: &str) -> u64 {
+    let entries = fs::read_dir(bag).unwrap().map(|entry| entry.unwrap());
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().contains(part));
+    named.map(|entry| entry.metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn a_ring_removes_its_oldest_files_and_neither_what_is_kept_nor_what_is_being_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("b");
+    let split = SplitOptions {
+        bytes_max: Some(20_000),
+        classes: FileClasses::new(&[], &["/kept".to_owned()]).unwrap(),
+        ring: Some(RingLimit::Bytes(60_000)),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&path, split);
+    let topics = ["/kept", "/other"].map(|name| bag.add_topic(channel(name)).unwrap());
+    let mut now = 0;
+    let mut write = |bag: &mut BagWriter| {
+        for _ in 0..40 {
+            now += 1;
+            bag.write(topics[1], message(now, &[7; 4000])).unwrap();
+            bag.write(topics[0], message(now, &[8; 1000])).unwrap();
+            bag.wait_settled().unwrap();
+        }
+    };
+    write(&mut bag);
+    assert!(
+        (20_000..=60_000).contains(&bytes_of(&path, "_ring_")),
+        "{}",
+        bytes_of(&path, "_ring_")
+    );
+    let hold = Hold::take(&path, None, None).unwrap();
+    write(&mut bag);
+    assert!(bytes_of(&path, "_ring_") > 160_000);
+    drop(hold);
+    write(&mut bag);
+    let removed: u64 = bag.take_removed().iter().map(|count| count.messages).sum();
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert!(closed.failure.is_none() && bytes_of(&path, "_ring_") <= 60_000);
+    let found = read(&closed.files);
+    let of = |name: &str| found.iter().filter(|(topic, ..)| topic == name).count() as u64;
+    assert_eq!((of("/kept"), of("/other") + removed), (120, 120));
 }

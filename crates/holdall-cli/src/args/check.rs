@@ -1,6 +1,7 @@
 //! The arguments of `holdall check`.
 
 use clap::Args;
+use holdall_program::names::{Words, one_of};
 use std::path::PathBuf;
 
 /// Shown below `-h` and `--help`.
@@ -10,7 +11,21 @@ Examples:
   holdall check lab/lab_3.mcap            a single storage file
   holdall check lab --contract robot.yaml  the rules of a contract, too: exit code 4 when one fails
   holdall check lab --distro kilted       what differs from the types of a distribution, field by field: exit code 1
+  holdall check lab --profile lake        how ready it is for an archive of many: a grade, with reasons
   holdall check --json lab | jq '.files[].findings.list[]'";
+
+/// What bags are judged for in addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckProfile {
+    /// A lake of many bags.
+    Lake,
+}
+
+const PROFILES: Words<CheckProfile> = &[(
+    "lake",
+    "An archive of many bags that is searched and streamed",
+    CheckProfile::Lake,
+)];
 
 /// All flags of `holdall check`.
 #[derive(Args, Clone, Debug)]
@@ -26,6 +41,10 @@ pub struct CheckArguments {
     /// The definitions that its types are compared with.
     #[command(flatten)]
     pub target: super::migrate::TargetArguments,
+
+    /// Grade sound bags from A to F for a purpose, with reasons; exit code 4 below B
+    #[arg(long, value_name = "PROFILE", value_parser = one_of(PROFILES))]
+    pub profile: Option<CheckProfile>,
 
     /// One JSON object for each bag, one per line
     #[arg(long)]

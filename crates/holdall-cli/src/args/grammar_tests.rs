@@ -25,6 +25,11 @@ const LETTERS: &[(&str, char, &str, &str)] = &[
 const WORDS: &[(&str, &str, &str)] = &[
     ("record", "exclude", "ros2 bag record of Humble: a pattern"),
     ("preflight", "exclude", "the flags of record"),
+    (
+        "check",
+        "profile",
+        "the profile of record that has such bags, by its name",
+    ),
 ];
 
 /// What each kind of value accepts and refuses, in whatever verb.

@@ -153,7 +153,7 @@ pub enum Verb {
     #[command(after_help = tools::SPLIT_EXAMPLES)]
     Split(Box<tools::SplitArguments>),
     /// Keep some messages: by topic, type, time, rate or content
-    #[command(after_help = tools::FILTER_EXAMPLES)]
+    #[command(visible_alias = "promote", after_help = tools::FILTER_EXAMPLES)]
     Filter(Box<tools::FilterArguments>),
     /// Give messages the definitions of another distribution or workspace
     #[command(after_help = migrate::EXAMPLES, after_long_help = format!("{}\n\n{}", migrate::EXAMPLES, migrate::NOTES))]

@@ -27,10 +27,13 @@ Exit codes:
   3  messages will be missing: the report says why, and what to change";
 
 /// Flags of `record` that mean nothing here, or something else.
-const HIDDEN: [&str; 20] = [
+const HIDDEN: [&str; 23] = [
     "max_bag_duration",
     "max_bag_files",
     "max_bag_size",
+    "separate",
+    "ring",
+    "lane",
     "max_recording_duration",
     "max_recording_size",
     "max_recording_messages",

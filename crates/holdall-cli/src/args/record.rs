@@ -11,6 +11,7 @@ use holdall::{
     writer::CompressionMode,
 };
 use holdall_io::{os::DiskMode, thread::RT_PRIORITY_MAX};
+use holdall_model::file_class::RingLimit;
 use holdall_program::names::{CACHE_POLICIES, DISK_MODES, Words, one_of};
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
@@ -328,6 +329,20 @@ pub struct FileSplitArguments {
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     pub max_bag_files: u32,
 
+    /// Store topics whose name or type contains this pattern in files of their own, so that the others stay small; may be given several times
+    #[arg(long, value_name = "[NAME=]REGEX", num_args = 1..)]
+    pub separate: Vec<String>,
+
+    /// Keep only the newest messages, up to a size (200GB) or for a time (3d); older files are deleted, and counted as removed
+    ///
+    /// holdall promote copies a part of it into a bag, also while it is recorded
+    #[arg(long, value_name = "SIZE|SPAN")]
+    pub ring: Option<RingLimit>,
+
+    /// With --ring, never delete these topics: keep=/tf,/odom
+    #[arg(long, value_name = "keep=TOPICS", requires = "ring")]
+    pub lane: Vec<String>,
+
     /// Repeat the last N messages (1) of each publisher of these topics at the beginning of every new file and snapshot; marked, so that the bag has them once
     #[arg(long, value_name = "TOPIC[=N]", num_args = 1..)]
     pub repeat_transient_local: Vec<String>,
@@ -535,7 +550,8 @@ pub struct RunningArguments {
 /// Flags and parameters that are read from files.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingsArguments {
-    /// YAML file with flags by their long names; the command line overrides it (holdall record --print-profile writes one)
+    /// YAML file with flags by their long names; the command line overrides it (holdall record --print-profile writes one). lake: for bags that
+    /// holdall check --profile lake grades A
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
 

@@ -41,6 +41,7 @@ Examples:
   holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'
   holdall filter lab -o new --rename /scan:=/front/scan --frame laser:=front_laser
   holdall filter lab -o new --shift-time -2h
+  holdall promote ring -o event --from @1700000000 --to @1700000060    a part of the ring that is being recorded
   holdall filter lab -o new --set '/tf: transforms[*].header.frame_id = \"map\"'";
 
 /// Shown below `holdall reindex --help`.
@@ -102,11 +103,11 @@ pub struct SelectionArguments {
     pub publisher: Vec<String>,
 
     /// Skip messages before this time: seconds after the first message (10), a time (@1700000000.25, 2026-11-25T12:03:11) or marker:NAME
-    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
+    #[arg(long, alias = "from", value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub start: Option<Moment>,
 
     /// Skip messages after this time, in the format of --start
-    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
+    #[arg(long, alias = "to", value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub end: Option<Moment>,
 
     /// Keep at most this many messages a second of one topic, or of each topic that has no other limit

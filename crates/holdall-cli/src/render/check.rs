@@ -6,7 +6,10 @@ use holdall::{
     reader::{BagState, Condition},
     tools::check::BagCheck,
 };
-use holdall_model::text::{Outside, OutsidePath};
+use holdall_model::{
+    lake::{LakeGrade, LakeVerdict},
+    text::{Outside, OutsidePath},
+};
 use holdall_storage::check::{FileCheck, Finding, Findings, Severity};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -35,6 +38,40 @@ pub fn text(check: &BagCheck, paint: Paint) -> String {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// A grade with its reasons.
+pub fn lake(verdict: &LakeVerdict, paint: Paint) -> String {
+    let grade = format!("{:?}", verdict.grade);
+    let grade = match verdict.grade {
+        LakeGrade::A | LakeGrade::B => paint.good(&grade),
+        LakeGrade::C | LakeGrade::D | LakeGrade::F => paint.bad(&grade),
+    };
+    let mut text = format!("lake: grade {grade}\n");
+    for fault in &verdict.faults {
+        let _ = writeln!(
+            text,
+            "  {}: {}{}",
+            fault.rule,
+            Outside(&fault.reason),
+            remedy(fault.rule)
+        );
+    }
+    text
+}
+
+/// What to do about a fault.
+fn remedy(rule: &str) -> &'static str {
+    match rule {
+        "format" => " (holdall convert -s mcap)",
+        "index" => " (holdall reindex)",
+        "span" => " (holdall record -d 60, holdall split -d 60)",
+        "chunks" => " (chunkSize in --storage-config-file)",
+        "compression" => " (--storage-preset-profile zstd_fast, holdall compress)",
+        "separation" => " (holdall record --separate)",
+        "ids" => " (holdall record --custom-data robot_id=r7)",
+        _ => "",
+    }
 }
 
 /// The state of a bag below findings or results: nothing for a bag that is complete.

@@ -1,16 +1,19 @@
 //! Resolves the arguments of `holdall record` into the recorder's options.
 
 use super::{
-    UsageError, read_file,
+    UsageError, names, read_file,
     record_storage::{storage, storage_options},
     record_topics::{in_namespace, priorities, repeats, selection, throttles},
     record_triggers::{alarms, triggers},
     static_topics,
     surroundings::Surroundings,
 };
-use crate::args::record::{
-    BagArguments, CacheArguments, CompressionArguments, DiscoveryArguments, EndArguments, RecordArguments,
-    RecordSelection, RunningArguments, SafetyArguments,
+use crate::args::{
+    files,
+    record::{
+        BagArguments, CacheArguments, CompressionArguments, DiscoveryArguments, EndArguments,
+        FileSplitArguments, RecordArguments, RecordSelection, RunningArguments, SafetyArguments,
+    },
 };
 use holdall::{
     keys::Seal,
@@ -23,8 +26,12 @@ use holdall::{
     },
     writer::{self, CompressionMode, CompressionOptions, SplitOptions, UploadedFiles},
 };
-use holdall_io::{main_memory::memory_bytes, os::DiskMode};
-use holdall_model::topic::NodeName;
+use holdall_io::{machine, main_memory::memory_bytes, os::DiskMode};
+use holdall_model::{
+    file_class::{FileClasses, RingLimit},
+    lake::{ROBOT_KEY, RUN_KEY},
+    topic::NodeName,
+};
 use holdall_storage::compression::FORMATS;
 use std::{
     collections::BTreeMap,
@@ -77,14 +84,10 @@ pub fn resolve(
             storage_config: storage.config,
             topic_compression: storage.topic_compression,
             compression: compression(&args.compression)?,
-            split: SplitOptions {
-                bytes_max: some_unless_zero(args.split.max_bag_size),
-                duration_max: some_unless_zero(args.split.max_bag_duration),
-                files_max: some_unless_zero(args.split.max_bag_files),
-            },
+            split: split(args)?,
             repeat: repeats(args)?,
             merge_publishers: args.bag.merge_publishers,
-            custom_data: custom_data(&args.bag.custom_data)?,
+            custom_data: with_ids(custom_data(&args.bag.custom_data)?, args, surroundings),
             ros_distro: surroundings.variable("ROS_DISTRO"),
             lists_complete_files: args.running.on_file_closed.is_some() || args.running.upload.url.is_some(),
             uploaded: args.running.upload.url.as_ref().map(|_| UploadedFiles::default()),
@@ -174,6 +177,46 @@ fn safety(args: &SafetyArguments) -> SafetyOptions {
     }
 }
 
+/// Which files the bag has, and how long.
+fn split(args: &RecordArguments) -> Result<SplitOptions, UsageError> {
+    let split = &args.split;
+    let (size, span) = (
+        some_unless_zero(split.max_bag_size),
+        some_unless_zero(split.max_bag_duration),
+    );
+    let of_ring = split.ring.filter(|_| size.is_none() && span.is_none());
+    Ok(SplitOptions {
+        bytes_max: size.or(of_ring.and_then(RingLimit::file_bytes)),
+        duration_max: span.or(of_ring.and_then(RingLimit::file_span)),
+        files_max: some_unless_zero(split.max_bag_files),
+        classes: classes(split)?,
+        ring: split.ring,
+    })
+}
+
+/// Topics with files of their own, and those that a ring keeps.
+fn classes(args: &FileSplitArguments) -> Result<FileClasses, UsageError> {
+    const LANE: &str = "--lane";
+    let mut kept = Vec::new();
+    for lane in &args.lane {
+        let Some(topics) = lane.strip_prefix("keep=") else {
+            return Err(UsageError::BadValue {
+                flag: LANE,
+                value: lane.clone(),
+                reason: "expected keep=TOPIC,TOPIC".to_owned(),
+            });
+        };
+        for topic in topics.split(',') {
+            kept.push(names::full_name(LANE, topic.trim())?);
+        }
+    }
+    FileClasses::new(&args.separate, &kept).map_err(|error| UsageError::BadValue {
+        flag: "--separate",
+        value: error.pattern,
+        reason: error.reason,
+    })
+}
+
 /// When the recording ends by itself.
 fn limits(args: &EndArguments) -> RecordingLimits {
     RecordingLimits {
@@ -256,6 +299,7 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
         });
     }
     if args.safety.on_disk_full == OnDiskFull::Ring
+        && args.split.ring.is_none()
         && args.split.max_bag_size == 0
         && args.split.max_bag_duration.is_zero()
     {
@@ -469,6 +513,23 @@ pub(super) fn custom_data(pairs: &[String]) -> Result<BTreeMap<String, String>, 
             }),
         })
         .collect()
+}
+
+/// With the names of robot and run that the profile for lakes promises, unless the user gives others.
+fn with_ids(
+    mut data: BTreeMap<String, String>,
+    args: &RecordArguments,
+    surroundings: &Surroundings<'_>,
+) -> BTreeMap<String, String> {
+    let profile = args.files.profile.as_deref();
+    if profile.is_some_and(|profile| profile.as_os_str() == files::LAKE) {
+        let host = || machine::host_name().unwrap_or_else(|| "robot".to_owned());
+        let robot = data.entry(ROBOT_KEY.to_owned()).or_insert_with(host).clone();
+        let began = surroundings.local_time.strftime("%Y%m%dT%H%M%S");
+        data.entry(RUN_KEY.to_owned())
+            .or_insert_with(|| format!("{robot}-{began}"));
+    }
+    data
 }
 
 pub fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {

@@ -3,7 +3,7 @@
 use super::{contract, input, migrate};
 use crate::{
     VerbResult,
-    args::check::CheckArguments,
+    args::check::{CheckArguments, CheckProfile},
     exit::{Failure, Outcome},
     output,
     render::{check, contract as render, migrate as types, paint::Paint},
@@ -11,11 +11,16 @@ use crate::{
 };
 use holdall::{
     reader::{Bag, BagSet},
-    tools::{self, migrate::compare},
+    tools::{
+        self,
+        migrate::{NewDefinitions, compare},
+    },
 };
 use holdall_model::{
     contract::{Contract, Outcome as Judged, Verdict},
     dynamic::migrate::Compared,
+    lake::{LakeGrade, LakeVerdict},
+    topic::TopicInfo,
 };
 use serde_json::json;
 use std::{path::Path, sync::Arc};
@@ -45,22 +50,22 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             .map(|contract| judged(path, contract))
             .transpose()?;
         // One that cannot be opened has its findings.
-        let compared = target.as_ref().filter(|_| found.state.is_some()).map(|target| {
-            let bag = Bag::open(path).map_err(Failure::failed)?;
-            let set = BagSet::from(vec![migrate::with_old(bag, &args.target)?]);
-            compare(&set, target).map_err(|error| Failure::making(error, &named.paths))
-        });
+        let target = target.as_ref().filter(|_| found.state.is_some());
+        let compared = target.map(|target| definitions(path, args, target));
         let compared = compared.transpose()?;
         let is_other =
             |(_, compared): &(_, Compared)| matches!(compared, Compared::Other(_) | Compared::Undefined);
         if compared.iter().flatten().any(is_other) {
             outcome = outcome.or_worse(Outcome::Different);
         }
+        let is_graded = args.profile == Some(CheckProfile::Lake) && found.is_sound();
+        let lake = is_graded.then(|| graded(path)).transpose()?;
         if !found.is_sound() {
             outcome = outcome.or_worse(Outcome::Failed);
         } else if verdict
             .as_ref()
             .is_some_and(|verdict| verdict.outcome == Judged::Failed)
+            || lake.as_ref().is_some_and(|lake| lake.grade > LakeGrade::B)
         {
             outcome = outcome.or_worse(Outcome::Broken);
         }
@@ -72,6 +77,9 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             if let Some(compared) = &compared {
                 json["definitions"] = types::json(compared);
             }
+            if let Some(lake) = &lake {
+                json["lake"] = json!(lake);
+            }
             json.to_string()
         } else {
             let mut text = check::text(&found, Paint::stdout());
@@ -81,10 +89,30 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             if let Some(compared) = &compared {
                 text.push_str(&types::text(compared, Paint::stdout()));
             }
+            if let Some(lake) = &lake {
+                text.push_str(&check::lake(lake, Paint::stdout()));
+            }
             text
         })?;
     }
     Ok(outcome)
+}
+
+fn definitions(
+    path: &Path,
+    args: &CheckArguments,
+    new: &NewDefinitions,
+) -> Result<Vec<(TopicInfo, Compared)>, Failure> {
+    let bag = Bag::open(path).map_err(Failure::failed)?;
+    let set = BagSet::from(vec![migrate::with_old(bag, &args.target)?]);
+    compare(&set, new).map_err(|error| Failure::making(error, &args.bags))
+}
+
+fn graded(path: &Path) -> Result<LakeVerdict, Failure> {
+    let progress = Progress::of_bytes(&format!("grading {}", path.display()));
+    let bag = Bag::open(path).map_err(Failure::failed)?;
+    let verdict = tools::lake::judge(&bag, &mut |done, total| progress.show(done, total));
+    verdict.map_err(Failure::failed)
 }
 
 fn judged(path: &Path, contract: &Arc<Contract>) -> Result<Verdict, Failure> {

@@ -66,8 +66,14 @@ impl Ring {
     /// pinned.
     pub(super) fn register(&mut self, pool: &BlockPool) {
         let count = pool.block_count();
-        if !matches!(self.registration, Registration::Off) {
-            return;
+        match &self.registration {
+            Registration::Off => {}
+            Registration::Sparse { known, .. } if known.iter().all(|is_known| !is_known) => {
+                if self.ring.submitter().unregister_buffers().is_err() {
+                    return;
+                }
+            }
+            Registration::Sparse { .. } => return,
         }
         let Ok(entries) = u32::try_from(count) else { return };
         if self.ring.submitter().register_buffers_sparse(entries).is_ok() {

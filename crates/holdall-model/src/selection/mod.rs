@@ -2,9 +2,11 @@
 
 mod filter;
 mod validate;
+mod whole;
 
 pub use filter::TopicFilter;
 pub use validate::{PatternError, SelectionError, SelectionPart, parse_pattern};
+pub use whole::WholePattern;
 
 /// The selection of topics, with the options of `ros2 bag record`.
 ///

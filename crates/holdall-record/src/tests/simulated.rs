@@ -46,7 +46,7 @@ fn options(rng: &mut SimRng, output: PathBuf) -> RecordOptions {
     world.options.files.split = SplitOptions {
         bytes_max: rng.coin().then(|| 20_000 + rng.below(100_000)),
         duration_max: rng.coin().then(|| Duration::from_millis(20 + rng.below(500))),
-        files_max: None,
+        ..SplitOptions::default()
     };
     world.options.start_paused = rng.chance(100_000);
     world.options

@@ -11,10 +11,7 @@ use holdall_model::{
     topic::TopicId,
 };
 use holdall_storage::reader::{ReadOrder, ReadQuery};
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-};
+use std::collections::{HashMap, VecDeque};
 
 /// The most messages that are remembered: some 10 MB. Of earlier ones only the number is known after a
 /// failure.
@@ -37,7 +34,7 @@ pub(crate) struct Journal {
     entries: VecDeque<Written>,
     /// How many were forgotten.
     forgotten: u64,
-    /// Number of each file with the place of its first message, in order.
+    /// Number of a file with the place of the first of its messages that follow each other, in order.
     files: VecDeque<(u32, u64)>,
 }
 
@@ -97,26 +94,25 @@ impl Journal {
         }
     }
 
-    fn places(&self, file: u32) -> Range<usize> {
-        let Some(index) = self.files.iter().position(|(number, _)| *number == file) else {
-            return 0..0;
-        };
+    /// The messages of a file.
+    fn of(&self, file: u32) -> impl Iterator<Item = &Written> {
         let place = |index: usize| {
             let start = self.files.get(index).map_or(self.end(), |(_, start)| *start);
             // At most the number of entries.
             start.saturating_sub(self.forgotten) as usize
         };
-        place(index)..place(index + 1)
+        let runs = self.files.iter().enumerate();
+        let runs = runs.filter(move |(_, (number, _))| *number == file);
+        runs.flat_map(move |(index, _)| self.entries.range(place(index)..place(index + 1)))
     }
 
     /// Compares with the readable part of a file that the disk has failed, and corrects the ledger.
     pub(crate) fn compare(&self, torn: &TornFile, topic_of_bag: &[TopicId], ledger: &mut Ledger) {
-        let places = self.places(torn.number);
-        let Some(earliest) = self.entries.range(places.clone()).map(|it| it.log_time).min() else {
+        let Some(earliest) = self.of(torn.number).map(|it| it.log_time).min() else {
             return;
         };
         let mut readable = readable(torn, topic_of_bag, earliest);
-        for written in self.entries.range(places) {
+        for written in self.of(torn.number) {
             let same = readable.get_mut(&(written.topic, written.log_time));
             // The low half is all that a file has, and some storages have none.
             let low = written.sequence.unwrap_or(0) as u32;
@@ -192,17 +188,19 @@ mod tests {
             journal.written(Some(1), &entry(sequence));
         }
         let of = |journal: &Journal, file| -> Vec<u64> {
-            let places = journal.places(file);
-            journal
-                .entries
-                .range(places)
-                .filter_map(|it| it.sequence)
-                .collect()
+            let entries = journal.of(file);
+            entries.filter_map(|it| it.sequence).collect()
         };
         journal.forget_before(4);
         assert_eq!(of(&journal, 0), [5, 6, 7, 8, 9, 10]);
         journal.forget_before(durable);
         assert_eq!((of(&journal, 0), of(&journal, 1)), (vec![], vec![12, 13, 14, 15]));
+        journal.written(Some(0), &entry(16));
+        journal.written(Some(1), &entry(17));
+        assert_eq!(
+            (of(&journal, 0), of(&journal, 1)),
+            (vec![16], vec![12, 13, 14, 15, 17])
+        );
         journal.forget_before(u64::MAX);
         assert!(of(&journal, 1).is_empty());
         for sequence in 0..ENTRIES_MAX as u64 + 5 {

@@ -168,8 +168,8 @@ fn of_trial(options: RecordOptions, scratch: &ScratchDirectory, available_bytes:
         files: FileOptions {
             split: SplitOptions {
                 bytes_max: Some(file_bytes),
-                duration_max: None,
                 files_max: Some(FILES_KEPT),
+                ..SplitOptions::default()
             },
             lists_complete_files: false,
             ..options.files

@@ -75,7 +75,12 @@ pub(super) fn run(
         return Ok(None);
     }
     let mut inputs = Vec::new();
-    for file in plan.bags.iter().flat_map(Bag::files) {
+    let is_chosen = |bag: &Bag, file: &BagFile| bag.writer().is_none() || file.may_have(plan.start, plan.end);
+    let files = plan.bags.iter().flat_map(|bag| {
+        let files = bag.files().iter();
+        files.filter(move |file| is_chosen(bag, file))
+    });
+    for file in files {
         if file.storage()?.is_none_or(|found| found.id() != storage.id()) {
             return Ok(None);
         }

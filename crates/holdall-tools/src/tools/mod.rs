@@ -18,6 +18,7 @@ mod ending;
 mod error;
 pub mod events;
 mod in_place;
+pub mod lake;
 mod latched;
 mod left_out;
 pub mod manage;

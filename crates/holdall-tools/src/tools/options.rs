@@ -25,7 +25,7 @@ impl SplitAt {
         SplitOptions {
             bytes_max: self.bytes_max,
             duration_max: self.duration_max,
-            files_max: None,
+            ..SplitOptions::default()
         }
     }
 

@@ -98,6 +98,18 @@ impl Bag {
         Self::open_of(path, view, writer_of_bag(path))
     }
 
+    /// The bag with its present files, read in the same way.
+    ///
+    /// # Errors
+    /// As [`Bag::open`].
+    pub fn opened_again(&self) -> Result<Self, ReadError> {
+        Ok(Self {
+            bounds: self.bounds,
+            folders: Arc::clone(&self.folders),
+            ..Self::open(&self.path)?
+        })
+    }
+
     /// As [`Bag::open`], for a bag that this process has locked.
     pub fn open_locked(path: &Path) -> Result<Self, ReadError> {
         Self::open_of(path, Ros1View::default(), None)

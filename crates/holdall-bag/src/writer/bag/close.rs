@@ -23,22 +23,31 @@ impl BagWriter {
         account: impl FnOnce(&BagEnd) -> BTreeMap<String, String>,
     ) -> ClosedBag {
         let mut first_error = failure;
-        if first_error.is_none() {
-            first_error = self.finish_current(records, true).err();
+        let mut records = Some(records);
+        let mut classes = self.files.begun_in_order().into_iter().peekable();
+        while let Some(class) = classes.next().filter(|_| first_error.is_none()) {
+            self.files.choose(class);
+            // They show that all files are whole.
+            let of_last = records.take_if(|_| classes.peek().is_none());
+            if of_last.is_some() && class > 0 {
+                self.place.queue.drain();
+            }
+            first_error = self.finish_current(of_last.unwrap_or_default(), true).err();
         }
         // A bug here has broken nothing on the disk.
         let is_bug = matches!(first_error, Some(WriteError::Internal));
-        self.cut_current();
+        for class in self.files.all() {
+            self.files.choose(class);
+            self.cut_current();
+        }
         let (torn, error) = self.end_files(is_bug);
         first_error = first_error.or(error);
-        for result in [
-            self.past.pack(&self.place, true).map(drop),
-            self.files.remove_next(&mut self.place),
-            self.settle(),
-        ] {
-            if let Err(error) = result {
-                first_error.get_or_insert(error);
-            }
+        let mut ends = vec![self.past.pack(&self.place, true).map(drop)];
+        let of_classes = self.files.each_mut();
+        ends.extend(of_classes.map(|files| files.remove_next(&mut self.place)));
+        ends.push(self.settle());
+        for error in ends.into_iter().filter_map(Result::err) {
+            first_error.get_or_insert(error);
         }
         let end = BagEnd {
             torn,
@@ -76,7 +85,7 @@ impl BagWriter {
         let room = Room {
             topics: &self.topics,
             bytes_max: self.place.bytes_max(),
-            is_only_file: self.files.has_only_first(),
+            is_only_file: self.place.has_only_first(),
         };
         for past in self.past.all_mut() {
             let Some(ended) = past.end(&mut self.place, room, is_only, is_bug) else {
@@ -103,7 +112,7 @@ impl BagWriter {
             return;
         };
         let bytes = self.past.bytes();
-        let (mut past, writer, channels) = PastFile::of(current.take_apart());
+        let (mut past, writer, channels) = PastFile::of(current.take_apart(), self.files.is_in_ring());
         drop(writer);
         self.files.reuse(channels);
         let (place, file) = (&mut self.place, past.closing);
@@ -126,8 +135,7 @@ impl BagWriter {
     }
 
     fn write_last_metadata(&self, custom_data: &BTreeMap<String, String>) -> Result<(), WriteError> {
-        let current = self.files.current.as_ref();
-        let mut metadata = metadata(&self.place, &self.topics, &self.past, current, custom_data);
+        let mut metadata = metadata(&self.place, &self.topics, &self.past, &[], custom_data);
         if self.place.queue.seals() {
             note_sealed(self.directory(), &mut metadata);
         }

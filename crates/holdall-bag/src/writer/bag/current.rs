@@ -3,6 +3,7 @@
 use super::{
     BagTopic, PublisherSlot, ROSBAG2_RECORD, WriteError,
     channels::{FileChannels, Found},
+    classes::TopicsOfClass,
     content::FileContent,
     latched::FileHead,
     place::{NextFile, Place},
@@ -60,12 +61,7 @@ pub(super) struct TakenFile {
 
 impl CurrentFile {
     /// Begins a file that the disk makes: it states first how its payloads are stored, for the case that it is cut off before its end.
-    pub fn begin(
-        place: &mut Place,
-        next: NextFile,
-        number: u32,
-        channels: FileChannels,
-    ) -> Result<Self, WriteError> {
+    pub fn begin(place: &mut Place, next: NextFile, channels: FileChannels) -> Result<Self, WriteError> {
         let path = place.path_of(&next.name);
         let options = &place.options;
         let mut writer =
@@ -88,7 +84,7 @@ impl CurrentFile {
         Ok(Self {
             writer,
             file: next.file,
-            number,
+            number: next.number,
             name: next.name,
             channels,
             head: FileHead::default(),
@@ -250,9 +246,15 @@ impl CurrentFile {
         Ok((channel, gid))
     }
 
-    /// Gives topics without a message their channel, so that the file names them.
-    pub fn add_empty_channels(&mut self, place: &mut Place, topics: &Topics) -> Result<(), WriteError> {
-        for topic in self.channels.without_channel() {
+    /// Gives topics of its class without a message their channel, so that the file names them.
+    pub fn add_empty_channels(
+        &mut self,
+        place: &mut Place,
+        topics: &Topics,
+        of_class: TopicsOfClass<'_>,
+    ) -> Result<(), WriteError> {
+        let empty = self.channels.without_channel().into_iter();
+        for topic in empty.filter(|topic| of_class.has(*topic)) {
             self.new_channel(place, topics, topic, None, None)?;
         }
         Ok(())

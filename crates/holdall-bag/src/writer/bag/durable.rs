@@ -9,15 +9,15 @@ use holdall_io::{
 /// A sync that was requested, with the files that were being closed at the time.
 #[derive(Debug)]
 pub(super) struct PendingSync {
-    token: Option<SyncToken>,
+    tokens: Vec<SyncToken>,
     closing: Vec<FileId>,
 }
 
 impl PendingSync {
-    /// A sync of the current file, if there is one, and of the files that are being closed.
-    pub fn new(token: Option<SyncToken>, past: &PastFiles) -> Self {
+    /// A sync of the files that take messages, and of those that are being closed.
+    pub fn new(tokens: Vec<SyncToken>, past: &PastFiles) -> Self {
         Self {
-            token,
+            tokens,
             closing: past.closing(),
         }
     }
@@ -29,10 +29,12 @@ impl PendingSync {
     pub fn is_done(&mut self, queue: &DiskQueue, past: &PastFiles) -> Result<bool, WriteError> {
         // A close makes durable; files that were closed well are forgotten by `PastFiles::settle`.
         self.closing.retain(|file| past.is_closing(*file));
-        let is_durable = match self.token {
-            Some(token) => queue.is_durable(token)?,
-            None => true,
-        };
-        Ok(is_durable && self.closing.is_empty())
+        while let Some(token) = self.tokens.last() {
+            if !queue.is_durable(*token)? {
+                return Ok(false);
+            }
+            self.tokens.pop();
+        }
+        Ok(self.closing.is_empty())
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::writer::WriteError;
 use holdall_storage::writer::MetadataEntries;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 impl BagWriter {
     /// The room in the current file.
@@ -18,26 +18,52 @@ impl BagWriter {
         Room {
             topics: &self.topics,
             bytes_max: self.place.bytes_max(),
-            is_only_file: self.files.has_only_first(),
+            is_only_file: self.place.has_only_first(),
         }
     }
 
-    /// Continues in a new file; nothing waits for the old one to be closed.
+    /// Continues in new files, those of further classes only where they have messages; nothing waits for the old ones to be closed.
     ///
     /// # Errors
     /// A failed disk or storage file.
     pub fn split(&mut self) -> Result<(), WriteError> {
-        if self.replace_vanished(Made::Perhaps)? {
-            return Ok(());
+        for class in self.files.all() {
+            self.files.choose(class);
+            if class == 0 || self.files.split.has_messages() {
+                self.split_class()?;
+            }
         }
+        Ok(())
+    }
+
+    /// As [`Self::split`], of the chosen class.
+    pub(super) fn split_class(&mut self) -> Result<(), WriteError> {
+        let closed = self.chosen_path();
+        if !self.replace_vanished(Made::Perhaps)? {
+            self.files.open_next(&mut self.place)?;
+            let written = self.files.current.as_ref();
+            let written = written.map_or(0, |current| current.bytes_written());
+            let records = self.files.end_records(Room::repeated_bytes_max(written));
+            self.finish_current(records, false)?;
+            self.files.begin_next(&mut self.place)?;
+            self.write_metadata(false)?;
+            self.settle()?;
+        }
+        self.splits.extend(closed.zip(self.chosen_path()));
+        Ok(())
+    }
+
+    fn chosen_path(&self) -> Option<PathBuf> {
+        let current = self.files.current.as_ref();
+        current.map(|current| self.place.path_of(current.name()))
+    }
+
+    /// Begins the first file of the chosen class.
+    #[cold]
+    pub(super) fn begin_class(&mut self) -> Result<(), WriteError> {
         self.files.open_next(&mut self.place)?;
-        let written = self.files.current.as_ref();
-        let written = written.map_or(0, |current| current.bytes_written());
-        let records = self.files.end_records(Room::repeated_bytes_max(written));
-        self.finish_current(records, false)?;
         self.files.begin_next(&mut self.place)?;
-        self.write_metadata(false)?;
-        self.settle()
+        self.write_metadata(false)
     }
 
     /// Writes the end of the current file and hands it to the disk to be closed.
@@ -49,18 +75,20 @@ impl BagWriter {
         let current = self.files.current.as_ref();
         let has_room =
             current.is_some_and(|current| self.room().has_room_for_empty_channels(current, is_last));
-        let complete = match &mut self.files.current {
-            Some(current) if has_room => current.add_empty_channels(&mut self.place, &self.topics),
+        let (files, topics) = self.files.chosen_mut();
+        let complete = match &mut files.current {
+            Some(current) if has_room => current.add_empty_channels(&mut self.place, &self.topics, topics),
             _ => Ok(()),
         };
         // A file that the disk fails here is still the current one, and is cut and read back as such.
-        self.handed
-            .finish(&mut self.place.queue, self.files.current.as_mut())?;
-        let bytes = self.length();
+        files.hand_over_last(&mut self.place.queue)?;
+        let current = self.files.current.as_ref();
+        let length = current.map_or(0, |current| current.bytes_written() + self.room().end_bytes());
+        let bytes = self.past.bytes() + length;
         let Some(current) = self.files.current.take() else {
             return Ok(());
         };
-        let (past, writer, channels) = PastFile::of(current.take_apart());
+        let (past, writer, channels) = PastFile::of(current.take_apart(), self.files.is_in_ring());
         let metadata = rosbag2_record(&own_metadata(&self.place, self.room(), &past));
         self.past.push(past, bytes);
         let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
@@ -74,6 +102,16 @@ impl BagWriter {
         self.files.reuse(channels);
         finished?;
         complete
+    }
+
+    /// As [`Self::replace_vanished`], in all classes; true when that was done in one.
+    pub(super) fn replace_vanished_in_all(&mut self, made: Made) -> Result<bool, WriteError> {
+        let mut has_replaced = false;
+        for class in self.files.all() {
+            self.files.choose(class);
+            has_replaced |= self.replace_vanished(made)?;
+        }
+        Ok(has_replaced)
     }
 
     /// Compares the file being written with the file of that name. One that was deleted or replaced is
@@ -99,6 +137,8 @@ impl BagWriter {
             taken.content.summary.message_count
         );
         self.files.reuse(std::mem::take(&mut taken.channels));
+        let messages = taken.content.messages.iter().map(|count| count.messages).sum();
+        self.files.handed.vanished(taken.file, messages);
         self.vanished.add(&mut self.place.queue, taken);
         self.files.open_next(&mut self.place)?;
         self.files.begin_next(&mut self.place)?;
@@ -108,7 +148,7 @@ impl BagWriter {
 
     /// Records which old files are closed, and removes those beyond the ring.
     pub(super) fn settle(&mut self) -> Result<(), WriteError> {
-        if let Some(current) = &mut self.files.current {
+        for current in self.files.each_mut().filter_map(|files| files.current.as_mut()) {
             current.learn_identity(&self.place);
         }
         self.vanished.settle(&mut self.place.queue);
@@ -119,13 +159,32 @@ impl BagWriter {
         if self.past.pack(&self.place, false)? {
             self.write_metadata(false)?;
         }
+        // At the end the account is written already.
+        if self.files.currents().next().is_some() {
+            self.keep_ring()?;
+        }
         let Some(files_max) = self.place.options.split.files_max else {
             return Ok(());
         };
-        let begun = self.past.len() + usize::from(self.files.current.is_some());
-        let surplus = begun.saturating_sub(files_max.max(1) as usize);
+        let begun = self.past.len() + self.files.currents().count();
+        let surplus = begun.saturating_sub((files_max as usize).max(self.files.all().len()));
         for _ in 0..surplus {
-            if !self.remove_oldest(&format!("because {files_max} are kept"))? {
+            let why = format!("because {files_max} are kept");
+            if self.past.is_oldest_held(&self.place) || !self.remove_oldest(&why)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes files that are beyond the size or the span of the ring.
+    fn keep_ring(&mut self) -> Result<(), WriteError> {
+        let Some(ring) = self.place.options.split.ring else {
+            return Ok(());
+        };
+        let open_bytes = self.place.bytes_max().unwrap_or(0) * self.files.in_ring() as u64;
+        while self.past.is_ring_passed(ring, open_bytes) {
+            if self.past.is_oldest_held(&self.place) || !self.remove_oldest("because the ring is full")? {
                 break;
             }
         }
@@ -175,8 +234,8 @@ impl BagWriter {
         let memory = self.place.options.memory.clone();
         state.extend(memory.map(|id| (MEMORY_KEY.to_owned(), id)));
         state.extend(self.past.removed_entry());
-        let current = self.files.current.as_ref();
-        let metadata = metadata(&self.place, &self.topics, &self.past, current, &state);
+        let currents: Vec<_> = self.files.currents().collect();
+        let metadata = metadata(&self.place, &self.topics, &self.past, &currents, &state);
         replace(&self.place, &metadata, durable)
     }
 }

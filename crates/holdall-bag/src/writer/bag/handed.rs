@@ -42,6 +42,15 @@ impl Handed {
         self.messages + current.map_or(0, |current| current.handed(queue))
     }
 
+    /// A file vanished with its messages: no memory needs to keep them.
+    pub fn vanished(&mut self, file: FileId, messages: u64) {
+        self.finishing.extend(self.is_wanted.then_some(Finishing {
+            file,
+            bytes: 0,
+            messages,
+        }));
+    }
+
     /// Gives the last messages of a file to the system before it is finished: they need not wait for the sync before its end.
     pub fn finish(
         &mut self,

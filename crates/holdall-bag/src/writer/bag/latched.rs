@@ -1,6 +1,9 @@
 //! The latched messages that each file repeats at its beginning: the state that a late subscription would have got then.
 
-use super::{BagTopic, TopicCount, WriteError, current::CurrentFile, place::Place, topics::Topics};
+use super::{
+    BagTopic, TopicCount, WriteError, classes::TopicsOfClass, current::CurrentFile, place::Place,
+    topics::Topics,
+};
 use crate::writer::CompressionMode;
 use holdall_model::{
     message::PayloadRef,
@@ -39,10 +42,9 @@ pub struct LatchedMessage {
 /// Returns the messages to repeat, oldest first. Called when a file gets its first message, before that is written, with its log time.
 pub(crate) type LatchedState = Box<dyn Fn(Timestamp) -> Vec<LatchedMessage> + Send>;
 
-/// Where the state comes from, and which file has it already.
+/// Where the state comes from.
 pub(super) struct Latched {
     state: LatchedState,
-    file: Option<u32>,
     /// Identifies the recording in the marks; known from its first message on.
     recording: Option<String>,
     has_warned: bool,
@@ -89,13 +91,13 @@ impl Latched {
     pub fn new(state: LatchedState) -> Self {
         Self {
             state,
-            file: None,
             recording: None,
             has_warned: false,
         }
     }
 
-    /// Writes the state before the first message of the current file; all later calls do nothing. True when the file has grown.
+    /// Writes the state of the topics of the file's class before the first message of the current file; all later calls do nothing. True when
+    /// the file has grown.
     ///
     /// # Errors
     /// A failed disk or storage file.
@@ -103,13 +105,12 @@ impl Latched {
         &mut self,
         current: &mut CurrentFile,
         place: &mut Place,
-        topics: &Topics,
+        (topics, of_class): (&Topics, TopicsOfClass<'_>),
         log_time: Timestamp,
     ) -> Result<bool, WriteError> {
-        if self.file == Some(current.number()) {
+        if current.head().mark.is_some() {
             return Ok(false);
         }
-        self.file = Some(current.number());
         let directory = &place.options.directory;
         let recording = self.recording.get_or_insert_with(|| {
             let name = directory.file_name().unwrap_or(directory.as_os_str());
@@ -121,7 +122,8 @@ impl Latched {
             time: log_time,
             channels: Vec::new(),
         };
-        let messages = (self.state)(log_time);
+        let mut messages = (self.state)(log_time);
+        messages.retain(|message| of_class.has(message.topic));
         let max = place.bytes_max().map(|max| max / REPEATED_PART_MAX);
         let fitting = newest(&messages, max.unwrap_or(u64::MAX));
         if fitting.len() < messages.len() && !std::mem::replace(&mut self.has_warned, true) {

@@ -1,7 +1,7 @@
 //! A bag's description of itself: `metadata.yaml`, and rosbag2's record in each file.
 
 use super::{
-    content::{FileContent, by_place},
+    content::by_place,
     current::CurrentFile,
     past::{PastFile, PastFiles},
     place::Place,
@@ -16,7 +16,7 @@ use holdall_model::{
     metadata::BagMetadata,
     repeated::{BagRepeats, repeats_to_custom_data},
 };
-use holdall_storage::writer::{ChannelInfo, MetadataEntries};
+use holdall_storage::writer::{ChannelInfo, FileSummary, MetadataEntries};
 use std::collections::BTreeMap;
 
 /// Name and key of the record that carries rosbag2's metadata in a storage file.
@@ -31,31 +31,33 @@ pub(super) fn metadata(
     place: &Place,
     topics: &Topics,
     past: &PastFiles,
-    current: Option<&CurrentFile>,
+    currents: &[&CurrentFile],
     more_custom_data: &BTreeMap<String, String>,
 ) -> BagMetadata {
-    let current = current.map(|current| (current.name(), current.content()));
+    let currents: Vec<_> = currents
+        .iter()
+        .map(|current| (current.name(), current.content()))
+        .collect();
+    // What it has so far is not safe yet: when it is lost with its process and comes back from memory, in another file, none is missing here.
+    let unknown = FileSummary::default();
     let mut files: Vec<FileFacts<'_>> = past.iter().map(PastFile::facts).collect();
-    files.extend(current.iter().map(|(name, content)| FileFacts {
+    files.extend(currents.iter().map(|(name, _)| FileFacts {
         name,
-        summary: &content.summary,
+        summary: &unknown,
         is_packed: false,
     }));
     let mut custom_data = place.options.custom_data.clone();
     custom_data.extend(more_custom_data.clone());
-    let mark_of_current = current
+    let marks_of_currents = currents
         .iter()
         .map(|(name, content)| (*name, content.head.mark.as_deref()));
     let marks = past
         .marks()
-        .chain(mark_of_current)
+        .chain(marks_of_currents)
         .filter_map(|(name, mark)| Some((name.to_owned(), mark?.clone())));
     custom_data.extend(repeats_to_custom_data(&marks.collect::<BagRepeats>()));
-    let contents = past
-        .iter()
-        .map(|past| &past.content)
-        .chain(current.iter().map(|(_, content)| content));
-    let counts = by_place(topics.all().len(), contents.flat_map(FileContent::stored));
+    let contents = past.iter().flat_map(|past| past.content.stored());
+    let counts = by_place(topics.all().len(), contents);
     let topics = topics.all().iter().map(|topic| &topic.topic).zip(counts);
     bag_metadata(&facts(place, &custom_data), topics, &files)
 }

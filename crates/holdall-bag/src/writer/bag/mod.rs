@@ -1,6 +1,7 @@
 //! The writer of one bag: adds topics, writes messages in order, splits into new files, and closes without losing the first error.
 
 mod channels;
+mod classes;
 mod close;
 mod content;
 mod current;
@@ -27,14 +28,13 @@ pub use options::{
     BagEnd, BagOptions, BagTopic, ClosedBag, EndRecords, OpenDisk, TornFile, UndefinedTopic, bag_places,
     os_disk, sealed_os_disk, why_not_encrypted,
 };
-pub use removed::RemovedByRing;
 
 use super::{BagFolder, CompressionMode, SteadyOf, UploadedFiles, WriteError, pack_files::FilePacker};
 use channels::Found;
+use classes::Classes;
 use content::{by_place, counts};
 use current::Made;
 use durable::PendingSync;
-use handed::Handed;
 use holdall_io::disk::WritePath;
 use holdall_model::{
     metadata::MEMORY_KEY,
@@ -64,13 +64,13 @@ const CHECKPOINTS_FROM_BYTES: u64 = 64 << 20;
 pub struct BagWriter {
     place: Place,
     topics: Topics,
-    files: OpenFiles,
+    files: Classes,
     past: PastFiles,
     vanished: Vanished,
     /// The sync that was requested last and has not ended.
     sync: Option<PendingSync>,
-    /// Which messages the system has.
-    handed: Handed,
+    /// Files that were finished because the next one was begun, and the next ones, since [`BagWriter::take_splits`].
+    splits: Vec<(PathBuf, PathBuf)>,
     /// `None` unless files repeat latched messages.
     latched: Option<Box<Latched>>,
     /// Set if no program can see the bag before its end: `metadata.yaml` is then written once.
@@ -127,7 +127,7 @@ impl BagWriter {
                 return Err(error);
             }
         };
-        let files = OpenFiles::new(options.split.clone());
+        let files = Classes::new(&options.split);
         let mut bag = Self {
             place: Place::new(options, queue, folder),
             topics: Topics::default(),
@@ -135,7 +135,7 @@ impl BagWriter {
             past: PastFiles::new(packer),
             vanished: Vanished::default(),
             sync: None,
-            handed: Handed::default(),
+            splits: Vec::new(),
             latched: None,
             is_unseen: false,
         };
@@ -156,8 +156,9 @@ impl BagWriter {
         self.is_unseen = true;
     }
 
-    /// Sets the records at the end of files that are closed before the last one.
+    /// Sets the records at the end of files of the first class that are closed before its last one.
     pub fn set_end_records(&mut self, end_records: EndRecords) {
+        self.files.choose(0);
         self.files.set_end_records(end_records);
     }
 
@@ -173,14 +174,17 @@ impl BagWriter {
 
     /// Measures the span of a file by a clock that does not jump: `steady` gives the time on it of a message.
     pub fn measure_spans_by(&mut self, steady: SteadyOf) {
-        self.files.split.measure_by(steady);
+        for files in self.files.each_mut() {
+            files.split.measure_by(Arc::clone(&steady));
+        }
     }
 
-    /// Puts a named text record into the current file, after the messages written so far; false if no file is open.
+    /// Puts a named text record into the current file of the first class, after the messages written so far; false if no file is open.
     ///
     /// # Errors
     /// A failed disk or storage file.
     pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<bool, WriteError> {
+        self.files.choose(0);
         let Some(current) = &mut self.files.current else {
             return Ok(false);
         };
@@ -194,7 +198,7 @@ impl BagWriter {
     /// # Errors
     /// More topics than the storage can number.
     pub fn add_topic(&mut self, info: ChannelInfo) -> Result<BagTopic, WriteError> {
-        self.files.add_topic();
+        self.files.add_topic(&info.topic);
         Ok(self.topics.add(info))
     }
 
@@ -206,6 +210,7 @@ impl BagWriter {
             return None;
         }
         if self.place.options.storage.keeps_publishers() {
+            self.files.choose_for(topic);
             self.files.renew(topic);
         }
         let info = self.topics.get(topic).ok()?;
@@ -240,34 +245,40 @@ impl BagWriter {
         who: impl FnOnce() -> Option<PublisherInfo>,
     ) -> Result<bool, WriteError> {
         let payload_bytes = message.payload.len();
+        self.files.choose_for(topic);
         let split = self.is_split_due(message.log_time, payload_bytes);
         if split {
-            self.split()?;
+            self.split_class()?;
+        } else if !self.files.is_begun() {
+            self.begin_class()?;
         }
-        let Some(current) = &mut self.files.current else {
+        let (files, topics) = self.files.chosen_mut();
+        let Some(current) = &mut files.current else {
             return Err(WriteError::Failed);
         };
         let channel = match current.find(topic, publisher) {
             Found::Channel(channel) => channel,
             Found::New => {
+                let of_class = (&self.topics, topics);
                 if let Some(latched) = &mut self.latched
-                    && latched.repeat(current, &mut self.place, &self.topics, message.log_time)?
+                    && latched.repeat(current, &mut self.place, of_class, message.log_time)?
                 {
-                    self.files.split.reread_length();
+                    files.split.reread_length();
                 }
                 current.new_channel(&mut self.place, &self.topics, topic, publisher, who())?
             }
             Found::UnknownTopic => return Err(WriteError::UnknownTopic { index: topic.0 }),
         };
         current.write(&mut self.place.queue, channel, message)?;
-        self.files.split.written(message.log_time, payload_bytes);
+        files.split.written(message.log_time, payload_bytes);
+        self.files.note_written();
         Ok(split)
     }
 
     #[inline]
     fn is_split_due(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
-        let is_only_file = self.files.has_only_first();
-        let OpenFiles { current, split, .. } = &mut self.files;
+        let is_only_file = self.place.has_only_first();
+        let OpenFiles { current, split, .. } = &mut *self.files;
         let room = Room {
             topics: &self.topics,
             bytes_max: self.place.bytes_max(),
@@ -283,6 +294,7 @@ impl BagWriter {
 
     /// A slot now belongs to another publisher.
     pub fn forget_publisher(&mut self, topic: BagTopic, slot: PublisherSlot) {
+        self.files.choose_for(topic);
         if let Some(current) = &mut self.files.current {
             current.forget(topic, slot);
         }
@@ -294,10 +306,12 @@ impl BagWriter {
     /// A failed disk or storage file.
     pub fn step(&mut self) -> Result<(), WriteError> {
         self.place.queue.poll();
-        if let Some(current) = &mut self.files.current {
-            current.step(&mut self.place.queue)?;
-            if self.files.split.is_near() {
-                self.files.open_next(&mut self.place)?;
+        for files in self.files.each_mut() {
+            if let Some(current) = &mut files.current {
+                current.step(&mut self.place.queue)?;
+                if files.split.is_near() {
+                    files.open_next(&mut self.place)?;
+                }
             }
         }
         self.settle()
@@ -309,12 +323,14 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn make_durable(&mut self) -> Result<(), WriteError> {
-        self.replace_vanished(Made::Perhaps)?;
-        let token = match &mut self.files.current {
-            Some(current) => current.make_durable(&mut self.place.queue)?,
-            None => None,
-        };
-        self.sync = Some(PendingSync::new(token, &self.past));
+        self.replace_vanished_in_all(Made::Perhaps)?;
+        let mut tokens = Vec::new();
+        for files in self.files.each_mut() {
+            if let Some(current) = &mut files.current {
+                tokens.extend(current.make_durable(&mut self.place.queue)?);
+            }
+        }
+        self.sync = Some(PendingSync::new(tokens, &self.past));
         Ok(())
     }
 
@@ -336,14 +352,13 @@ impl BagWriter {
 
     /// Announces that [`BagWriter::handed`] will be called; call it before the first message.
     pub fn track_handed(&mut self) {
-        self.handed.track();
+        self.files.track_handed_in_all();
     }
 
     /// Length of the prefix of the messages written so far that the system has, see
     /// [`StorageWriter::handed`](holdall_storage::writer::StorageWriter::handed).
     pub fn handed(&mut self) -> u64 {
-        self.handed
-            .messages(&self.place.queue, self.files.current.as_mut())
+        self.files.handed_in_all(&self.place.queue)
     }
 
     /// Gives everything written so far to the system, without a sync.
@@ -351,10 +366,8 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn hand_over(&mut self) -> Result<(), WriteError> {
-        match &mut self.files.current {
-            Some(current) => current.hand_over(&mut self.place.queue),
-            None => Ok(()),
-        }
+        let mut currents = self.files.each_mut().filter_map(|files| files.current.as_mut());
+        currents.try_for_each(|current| current.hand_over(&mut self.place.queue))
     }
 
     /// Gives large messages to the system as soon as that costs little; false if the caller should try
@@ -363,10 +376,11 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn hand_over_large(&mut self) -> Result<bool, WriteError> {
-        match &mut self.files.current {
-            Some(current) => current.hand_over_large(&mut self.place.queue),
-            None => Ok(true),
+        let mut is_done = true;
+        for current in self.files.each_mut().filter_map(|files| files.current.as_mut()) {
+            is_done &= current.hand_over_large(&mut self.place.queue)?;
         }
+        Ok(is_done)
     }
 
     /// Removes the oldest finished file to make room, and returns its length in bytes; `None` if there is
@@ -393,7 +407,7 @@ impl BagWriter {
 
     /// Whether a finished file will be there to be removed as soon as the disk has closed it.
     pub fn has_removable_file(&self) -> bool {
-        self.past.len() > 0
+        self.past.has_removable()
     }
 
     /// Compares the file being written with the file of that name, before the bag is closed: a file with messages that was never found under
@@ -403,12 +417,12 @@ impl BagWriter {
     /// # Errors
     /// A new file that cannot be begun.
     pub fn replace_vanished_at_end(&mut self) -> Result<bool, WriteError> {
-        let is_unidentified = self.files.current.as_ref().is_some_and(|it| it.is_unidentified());
+        let is_unidentified = self.files.currents().any(|it| it.is_unidentified());
         if self.place.queue.makes_files() && is_unidentified {
             self.place.queue.drain();
-            return self.replace_vanished(Made::Surely);
+            return self.replace_vanished_in_all(Made::Surely);
         }
-        self.replace_vanished(Made::Perhaps)
+        self.replace_vanished_in_all(Made::Perhaps)
     }
 
     /// As [`Self::replace_vanished_at_end`], after an error of the storage or the disk: a database notices before the next check that its
@@ -422,11 +436,11 @@ impl BagWriter {
             return Ok(false);
         }
         self.place.queue.drain();
-        let current = self.files.current.as_ref();
-        if current.is_some_and(|current| current.was_never_made(&self.place.queue)) {
+        let queue = &self.place.queue;
+        if self.files.currents().any(|current| current.was_never_made(queue)) {
             return Ok(false);
         }
-        self.replace_vanished(Made::Surely)
+        self.replace_vanished_in_all(Made::Surely)
     }
 
     /// Messages in files that the ring has removed since the last call.
@@ -447,27 +461,35 @@ impl BagWriter {
     /// Messages that the files repeat.
     pub fn repeated_by_topic(&self) -> Vec<TopicCount> {
         let past = self.past.iter().map(|past| &past.content.head);
-        let current = self.files.current.iter().map(|current| current.head());
-        let repeated = past.chain(current).flat_map(|head| &head.topics);
+        let currents = self.files.currents().map(|current| current.head());
+        let repeated = past.chain(currents).flat_map(|head| &head.topics);
         counts(&by_place(self.topics.all().len(), repeated)).collect()
     }
 
-    /// Bytes of all files, were the current one closed now; files that are removed again count, packed files with their length before.
+    /// Bytes of all files, were the open ones closed now; files that are removed again count, packed files with their length before.
     pub fn length(&self) -> u64 {
-        let current = self.files.current.as_ref();
-        let current = current.map_or(0, |current| current.bytes_written() + self.room().end_bytes());
-        self.past.bytes() + current
+        let end_bytes = self.room().end_bytes();
+        let lengths = self
+            .files
+            .currents()
+            .map(|current| current.bytes_written() + end_bytes);
+        self.past.bytes() + lengths.sum::<u64>()
     }
 
-    /// Whether the current file has messages.
+    /// Whether a file that takes messages has any.
     pub fn has_messages(&self) -> bool {
-        self.files.split.has_messages()
+        self.files.has_messages()
     }
 
-    /// The file being written.
+    /// The file being written, that of the first class.
     pub fn current_path(&self) -> Option<PathBuf> {
-        let current = self.files.current.as_ref();
+        let current = self.files.first_current();
         current.map(|current| self.place.path_of(current.name()))
+    }
+
+    /// Each file that was finished since the last call because the next one was begun, and that one.
+    pub fn take_splits(&mut self) -> Vec<(PathBuf, PathBuf)> {
+        std::mem::take(&mut self.splits)
     }
 
     /// The way that its files take to the disk.
@@ -480,7 +502,7 @@ impl BagWriter {
         self.place.queue.written_bytes()
     }
 
-    /// The number of the file being written; the first one is 0.
+    /// The number of the file that got the last message; the first one is 0.
     #[inline]
     pub fn file_number(&self) -> Option<u32> {
         self.files.current.as_ref().map(|current| current.number())

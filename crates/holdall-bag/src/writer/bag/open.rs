@@ -1,12 +1,14 @@
-//! The open files of a bag: the one that takes messages, the next one, and when to change to it.
+//! The open files of a class: the one that takes messages, the next one, and when to change to it.
 
 use super::{
     BagTopic, EndRecords, WriteError,
     channels::FileChannels,
     current::CurrentFile,
+    handed::Handed,
     place::{NextFile, Place},
 };
 use crate::writer::{SplitOptions, SplitRule};
+use holdall_io::queue::DiskQueue;
 use holdall_storage::writer::MetadataEntries;
 
 /// The file that is being written, and what is ready for the next one.
@@ -18,21 +20,27 @@ pub(super) struct OpenFiles {
     next_channels: FileChannels,
     /// A file that was made before it is needed.
     next: Option<NextFile>,
-    /// Files that were begun.
-    begun: u32,
+    /// The name of the class.
+    class: String,
+    /// Whether a first file was begun.
+    is_begun: bool,
+    /// Which of its messages the system has.
+    pub handed: Handed,
     /// Records at the end of files that are closed before the last one.
     end_records: Option<EndRecords>,
 }
 
 impl OpenFiles {
-    /// No file yet.
-    pub fn new(split: SplitOptions) -> Self {
+    /// No file of this class yet.
+    pub fn new(split: SplitOptions, class: &str) -> Self {
         Self {
             current: None,
             split: SplitRule::new(split),
             next_channels: FileChannels::default(),
             next: None,
-            begun: 0,
+            class: class.to_owned(),
+            is_begun: false,
+            handed: Handed::default(),
             end_records: None,
         }
     }
@@ -42,8 +50,13 @@ impl OpenFiles {
     /// # Errors
     /// A failed disk or storage file.
     pub fn begin_first(&mut self, place: &mut Place) -> Result<(), WriteError> {
-        let first = place.create_file(0)?;
+        let first = place.create_file()?;
         self.begin(place, first)
+    }
+
+    /// Whether a first file was begun.
+    pub fn is_begun(&self) -> bool {
+        self.is_begun
     }
 
     /// Makes the next file, without waiting for it.
@@ -52,7 +65,7 @@ impl OpenFiles {
     /// A directory that cannot be made.
     pub fn open_next(&mut self, place: &mut Place) -> Result<(), WriteError> {
         if self.next.is_none() {
-            self.next = Some(place.create_file_ahead(self.begun)?);
+            self.next = Some(place.create_file_ahead(&self.class)?);
         }
         Ok(())
     }
@@ -70,8 +83,9 @@ impl OpenFiles {
 
     fn begin(&mut self, place: &mut Place, next: NextFile) -> Result<(), WriteError> {
         let channels = std::mem::take(&mut self.next_channels);
-        self.current = Some(CurrentFile::begin(place, next, self.begun, channels)?);
-        self.begun += 1;
+        self.current = Some(CurrentFile::begin(place, next, channels)?);
+        self.is_begun = true;
+        place.note_begun();
         self.split.begin_file();
         Ok(())
     }
@@ -85,11 +99,6 @@ impl OpenFiles {
             Some(next) => place.remove_unused(&next),
             None => Ok(()),
         }
-    }
-
-    /// No file was begun after the first one.
-    pub fn has_only_first(&self) -> bool {
-        self.begun <= 1
     }
 
     /// The channels of a file that ended, for the next one.
@@ -111,6 +120,19 @@ impl OpenFiles {
         if let Some(current) = &mut self.current {
             current.renew(topic);
         }
+    }
+
+    /// Gives the last messages of the file to the system before it is finished.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn hand_over_last(&mut self, queue: &mut DiskQueue) -> Result<(), WriteError> {
+        self.handed.finish(queue, self.current.as_mut())
+    }
+
+    /// How many of its messages the system has, from the first one on.
+    pub fn handed(&mut self, queue: &DiskQueue) -> u64 {
+        self.handed.messages(queue, self.current.as_mut())
     }
 
     /// Sets the records at the end of files that are closed before the last one.

@@ -15,7 +15,7 @@ use crate::writer::{
     pack_files::{FilePacker, PackedFile},
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
-use holdall_model::repeated::FileRepeats;
+use holdall_model::{file_class::RingLimit, repeated::FileRepeats};
 use holdall_storage::{
     compression::packed_name,
     writer::{FileSummary, StorageWriter},
@@ -39,6 +39,8 @@ pub(super) struct PastFile {
     pub is_torn: bool,
     /// [`PastFiles::take_complete`] has returned it.
     is_announced: bool,
+    /// It can be removed to make room for newer ones.
+    is_in_ring: bool,
 }
 
 /// How far a file's compression is.
@@ -56,7 +58,7 @@ pub(super) enum Packing {
 
 impl PastFile {
     /// A file that the disk is to close, and the parts of it that end now.
-    pub fn of(taken: TakenFile) -> (Self, Box<dyn StorageWriter>, FileChannels) {
+    pub fn of(taken: TakenFile, is_in_ring: bool) -> (Self, Box<dyn StorageWriter>, FileChannels) {
         let past = Self {
             name: taken.name,
             number: taken.number,
@@ -66,6 +68,7 @@ impl PastFile {
             packing: Packing::No,
             is_torn: false,
             is_announced: false,
+            is_in_ring,
         };
         (past, taken.writer, taken.channels)
     }
@@ -260,9 +263,32 @@ impl PastFiles {
         .collect()
     }
 
+    /// Those that can be removed, oldest first.
+    fn in_ring(&self) -> impl Iterator<Item = &PastFile> {
+        self.files.iter().filter(|past| past.is_in_ring)
+    }
+
+    /// Whether a file can be removed once the disk has closed it.
+    pub fn has_removable(&self) -> bool {
+        self.in_ring().next().is_some()
+    }
+
+    /// Whether the oldest file is beyond the ring, when those that take messages may come to `open_bytes`.
+    pub fn is_ring_passed(&self, ring: RingLimit, open_bytes: u64) -> bool {
+        let Some(oldest) = self.in_ring().next() else {
+            return false;
+        };
+        let bytes = self.in_ring().map(|past| past.content.summary.bytes).sum();
+        let newest = self
+            .in_ring()
+            .filter_map(|past| past.content.summary.ending_time)
+            .max();
+        ring.is_passed((bytes, open_bytes), oldest.content.summary.ending_time, newest)
+    }
+
     /// The length of the oldest file in bytes.
     pub fn oldest_bytes(&self) -> Option<u64> {
-        self.files.front().map(|oldest| oldest.content.summary.bytes)
+        self.in_ring().next().map(|oldest| oldest.content.summary.bytes)
     }
 
     /// From now on a full disk costs only files that are uploaded.
@@ -272,18 +298,28 @@ impl PastFiles {
 
     /// Whether the oldest file may be removed as far as an upload is concerned.
     pub fn is_oldest_uploaded(&self, place: &Place) -> bool {
-        let (Some(uploaded), Some(oldest)) = (&self.uploaded, self.files.front()) else {
+        let (Some(uploaded), Some(oldest)) = (&self.uploaded, self.in_ring().next()) else {
             return true;
         };
         uploaded.has(&place.path_of(oldest.present_name()))
     }
 
+    /// Whether the oldest file is being copied.
+    pub fn is_oldest_held(&self, place: &Place) -> bool {
+        let times = self.in_ring().next().and_then(|oldest| {
+            let summary = &oldest.content.summary;
+            summary.starting_time.zip(summary.ending_time)
+        });
+        times.is_some_and(|(first, last)| place.folder.is_held(&place.options.directory, first, last))
+    }
+
     /// Takes the oldest file out, to be removed, if the disk has closed it.
     pub fn take_oldest(&mut self) -> Option<PastFile> {
-        if self.files.front().is_none_or(PastFile::is_busy) {
+        let place = self.files.iter().position(|past| past.is_in_ring)?;
+        if self.files[place].is_busy() {
             return None;
         }
-        self.files.pop_front()
+        self.files.remove(place)
     }
 
     /// Returns a file that could not be removed: it stays in the bag and in the account.

@@ -11,12 +11,16 @@ pub(super) struct Place {
     pub folder: Box<dyn BagFolder>,
     /// The directory's name, with which the names of its files begin.
     stem: String,
+    /// Files that were made, and those of them that were begun.
+    made: u32,
+    begun: u32,
 }
 
 /// A file that the disk makes or has made, without content.
 pub(super) struct NextFile {
     pub file: FileId,
     pub name: String,
+    pub number: u32,
 }
 
 impl Place {
@@ -25,7 +29,8 @@ impl Place {
     /// # Errors
     /// A disk that cannot be opened, or that seals its files where the storage writes past it.
     pub fn open_disk(options: &BagOptions, open_disk: OpenDisk) -> Result<DiskQueue, WriteError> {
-        let queue = open_disk(&options.directory)?;
+        let mut queue = open_disk(&options.directory)?;
+        queue.share_among(options.split.classes.count())?;
         if queue.seals() {
             refuse_unsealed(options)?;
         }
@@ -43,7 +48,19 @@ impl Place {
             queue,
             folder,
             stem,
+            made: 0,
+            begun: 0,
         }
+    }
+
+    /// A file takes messages from now on.
+    pub fn note_begun(&mut self) {
+        self.begun += 1;
+    }
+
+    /// No file was begun after the first one.
+    pub fn has_only_first(&self) -> bool {
+        self.begun <= 1
     }
 
     /// The path of a file of the bag.
@@ -56,20 +73,20 @@ impl Place {
         self.options.split.bytes_max
     }
 
-    /// Makes the file with this number, and waits until it exists.
-    pub fn create_file(&mut self, number: u32) -> Result<NextFile, WriteError> {
-        let name = self.file_name(number);
+    /// Makes the first file, and waits until it exists.
+    pub fn create_file(&mut self) -> Result<NextFile, WriteError> {
+        let (name, number) = self.next_name("");
         let path = self.queue_path(&name)?;
         let file = self.queue.create_file(&path, self.reserve_bytes())?;
-        Ok(NextFile { file, name })
+        Ok(NextFile { file, name, number })
     }
 
-    /// As [`Self::create_file`], without waiting.
-    pub fn create_file_ahead(&mut self, number: u32) -> Result<NextFile, WriteError> {
-        let name = self.file_name(number);
+    /// Makes the next file, of the class with this name, without waiting.
+    pub fn create_file_ahead(&mut self, class: &str) -> Result<NextFile, WriteError> {
+        let (name, number) = self.next_name(class);
         let path = self.queue_path(&name)?;
         let file = self.queue.create_file_ahead(&path, self.reserve_bytes());
-        Ok(NextFile { file, name })
+        Ok(NextFile { file, name, number })
     }
 
     /// Removes a file that was made ahead and never needed.
@@ -82,11 +99,17 @@ impl Place {
         Ok(closed?)
     }
 
-    fn file_name(&self, number: u32) -> String {
-        match self.options.storage.extension() {
-            None => format!("{}_{number}", self.stem),
-            Some(extension) => format!("{}_{number}.{extension}", self.stem),
-        }
+    /// All classes count together, so that a number is of one file.
+    fn next_name(&mut self, class: &str) -> (String, u32) {
+        let number = self.made;
+        self.made += 1;
+        let separator = if class.is_empty() { "" } else { "_" };
+        let name = format!("{}{separator}{class}_{number}", self.stem);
+        let name = match self.options.storage.extension() {
+            None => name,
+            Some(extension) => format!("{name}.{extension}"),
+        };
+        (name, number)
     }
 
     /// The file that the queue is to make for a storage file. Where that is a directory, it is made here.

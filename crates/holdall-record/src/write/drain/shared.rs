@@ -279,10 +279,6 @@ impl DrainShared {
         self.wait.wake();
     }
 
-    pub(super) fn current_file(&self) -> PathBuf {
-        lock(&self.status).current_file.clone()
-    }
-
     pub(super) fn update_status(&self, change: impl FnOnce(&mut DrainStatus)) {
         change(&mut lock(&self.status));
     }

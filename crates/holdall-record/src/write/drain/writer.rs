@@ -102,7 +102,7 @@ impl Writer {
         if splits_by_span {
             let of_bag = Arc::clone(&clock);
             self.bag
-                .measure_spans_by(Box::new(move |stamp| of_bag.steady_of(stamp)));
+                .measure_spans_by(Arc::new(move |stamp| of_bag.steady_of(stamp)));
         }
         self.watch.set_clock(clock);
     }
@@ -368,12 +368,12 @@ impl Writer {
         }
     }
 
-    fn report_split(&self) {
-        let closed = self.shared.current_file();
-        self.update_status(|status| status.splits += 1);
-        let opened = self.shared.current_file();
-        tracing::info!("now recording into {}", opened.display());
-        self.shared.add_finished(FinishedFile { closed, opened });
+    fn report_split(&mut self) {
+        for (closed, opened) in self.bag.take_splits() {
+            self.update_status(|status| status.splits += 1);
+            tracing::info!("now recording into {}", opened.display());
+            self.shared.add_finished(FinishedFile { closed, opened });
+        }
     }
 
     /// Whether nothing more is written.

@@ -51,7 +51,12 @@ impl Numbers {
     /// Assigns numbers: to the inputs with most bytes first, because unpacking them costs most.
     pub fn assign(inputs: &[&SpliceInput], choice: &SpliceChoice, path: &Path) -> StorageResult<Self> {
         let mut order: Vec<usize> = (0..inputs.len()).collect();
-        order.sort_by_key(|place| std::cmp::Reverse(inputs[*place].index.summary.file_bytes));
+        // A file that is still written may have much more space than it uses.
+        let used = |place: &usize| -> u64 {
+            let extents = inputs[*place].index.extents();
+            extents.map_or(0, |extents| extents.iter().map(|extent| extent.length).sum())
+        };
+        order.sort_by_cached_key(|place| std::cmp::Reverse(used(place)));
         let mut taken = Taken::default();
         let mut of_channel: Vec<Vec<Option<u16>>> = vec![Vec::new(); inputs.len()];
         let mut is_kept = vec![false; inputs.len()];

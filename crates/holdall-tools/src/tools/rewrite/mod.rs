@@ -20,7 +20,7 @@ use holdall_bag::{
     reader::{Bag, BagSet},
     writer::{BagOptions, CompressionMode, why_not_encrypted},
 };
-use holdall_io::fs;
+use holdall_io::{fs, hold::Hold};
 use holdall_model::{marker::Marker, recoding::Recoding, time::Timestamp};
 use holdall_storage::{DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id};
 use messages::Rewrite;
@@ -102,6 +102,7 @@ pub fn run_recoded(
     mut recoder: Option<&mut dyn Recode>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Written, ToolError> {
+    let holds = hold(&mut job.inputs)?;
     let mut damage = Damage::of_inputs(&mut job.inputs, job.output.leaves_out_files)?;
     let chooser = job.choice.compile()?;
     let set = BagSet::from(std::mem::take(&mut job.inputs));
@@ -116,18 +117,11 @@ pub fn run_recoded(
     job.output.custom_data.extend(migrated);
     let relabel = Relabel::new(&set, &job.output.renames, job.output.shift, &chooser)?;
     let settled = |moment: &Moment, what| settle(&set, &job.choice, moment, what);
-    let start = job
-        .choice
-        .start
-        .as_ref()
-        .map(|start| settled(start, "start"))
-        .transpose()?;
-    let end = job
-        .choice
-        .end
-        .as_ref()
-        .map(|end| settled(end, "end"))
-        .transpose()?;
+    let start = job.choice.start.as_ref();
+    let start = start.map(|start| settled(start, "start")).transpose()?;
+    let end = job.choice.end.as_ref();
+    let end = end.map(|end| settled(end, "end")).transpose()?;
+    let _holds = narrow(holds, &set, start, end);
     let moments = job.output.split_moments.iter();
     let times: Vec<Timestamp> = moments
         .map(|moment| settled(moment, "split"))
@@ -156,7 +150,6 @@ pub fn run_recoded(
     refuse_unsealed(&set, &job.output, storage)?;
     let beyond = beyond::gather(set.bags())?;
     let codec = chunk_codec(storage, &job.output, !beyond.is_empty())?;
-    // A file that is being recorded has no index yet.
     let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
     // Chunks are copied with all that they hold.
     let has_hidden = set.bags().iter().any(|bag| !bag.hidden_by_topic().is_empty());
@@ -168,8 +161,7 @@ pub fn run_recoded(
         }
         Ok(false)
     };
-    let by_index = !is_live
-        && recoder.is_none()
+    let by_index = recoder.is_none()
         && !has_hidden
         && !set.has_runs()
         && !has_other()?
@@ -255,6 +247,28 @@ pub fn run_recoded(
     written.files = written.files.iter().map(in_place).collect();
     written.directory = directory;
     Ok(written)
+}
+
+/// Keeps what the rings of recordings have while it is read, and opens these bags again: a file may have been removed before.
+fn hold(inputs: &mut [Bag]) -> Result<Vec<Hold>, ToolError> {
+    let mut holds = Vec::new();
+    for bag in inputs.iter_mut().filter(|bag| bag.writer().is_some()) {
+        if let Some(hold) = Hold::take(bag.path(), None, None) {
+            holds.push(hold);
+            *bag = bag.opened_again()?;
+        }
+    }
+    Ok(holds)
+}
+
+/// Keeps no more than what is read.
+fn narrow(holds: Vec<Hold>, set: &BagSet, start: Option<Timestamp>, end: Option<Timestamp>) -> Vec<Hold> {
+    if holds.is_empty() || (start.is_none() && end.is_none()) {
+        return holds;
+    }
+    let live = set.bags().iter().filter(|bag| bag.writer().is_some());
+    live.filter_map(|bag| Hold::take(bag.path(), start, end))
+        .collect()
 }
 
 /// The settings of the compression of chunks when files with content beyond ROS 2 are copied to the same

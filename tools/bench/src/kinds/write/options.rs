@@ -143,7 +143,7 @@ impl WriteArguments {
         SplitOptions {
             bytes_max: self.max_bag_size,
             files_max: self.max_bag_files,
-            duration_max: None,
+            ..SplitOptions::default()
         }
     }
 

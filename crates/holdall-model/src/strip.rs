@@ -27,7 +27,7 @@ impl Strip {
     /// than its period; other messages stay in their cells.
     ///
     /// ```
-    /// use holdall::reader::Strip;
+    /// use holdall_model::strip::Strip;
     ///
     /// let every_third_cell: Vec<u64> = (0..60).map(|cell| u64::from(cell % 3 == 0)).collect();
     /// assert!(Strip::new(&every_third_cell).heights.iter().all(|height| *height == 1.0));

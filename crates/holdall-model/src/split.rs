@@ -1,11 +1,29 @@
 //! When a bag continues in a new storage file: by size and by span of time, decided before each message.
 
-use crate::writer::SplitOptions;
-use holdall_model::{time::Timestamp, time_line::JUMP_NANOS_MIN};
-use std::fmt;
+use crate::{
+    file_class::{FileClasses, RingLimit},
+    time::Timestamp,
+    time_line::JUMP_NANOS_MIN,
+};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// When to continue in a new storage file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitOptions {
+    /// At this many bytes (`-b`).
+    pub bytes_max: Option<u64>,
+    /// After this span of log time (`-d`).
+    pub duration_max: Option<Duration>,
+    /// Keep only this many newest files (`--max-bag-files`).
+    pub files_max: Option<u32>,
+    /// Topics with files of their own (`--separate`), and those that a ring keeps (`--lane`).
+    pub classes: FileClasses,
+    /// Keep only this much of the newest messages (`--ring`).
+    pub ring: Option<RingLimit>,
+}
 
 /// The time of a message on a clock that does not jump, by its log time.
-pub type SteadyOf = Box<dyn Fn(Timestamp) -> Timestamp + Send>;
+pub type SteadyOf = Arc<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
 
 /// The most bytes that a message adds to a file in addition to its payload: record header, index entry, its
 /// share of a chunk.
@@ -114,7 +132,7 @@ impl SplitRule {
     }
 
     /// True if it is time to open and reserve the next file, so that it is ready when needed.
-    pub(crate) fn is_near(&self) -> bool {
+    pub fn is_near(&self) -> bool {
         let near_bytes = self
             .options
             .bytes_max
@@ -144,7 +162,6 @@ impl SplitRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn at(nanos: i64) -> Timestamp {
         Timestamp::from_nanos(nanos)
@@ -217,7 +234,7 @@ mod tests {
             _ => time,
         };
         let mut rule = SplitRule::new(options);
-        rule.measure_by(Box::new(steady));
+        rule.measure_by(Arc::new(steady));
         for number in [1000, 1004, 4605, 4610] {
             assert!(!rule.is_due(second(number), 1, || 0), "{number}");
             rule.written(second(number), 1);

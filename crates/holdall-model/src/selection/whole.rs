@@ -1,6 +1,6 @@
 //! Patterns that must match a whole name, as those of `ros2 bag play`.
 
-use holdall_model::selection::{PatternError, parse_pattern};
+use super::{PatternError, parse_pattern};
 use regex::Regex;
 
 /// A regular expression that a whole name must match.
