@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import HOLDALL
+from conftest import HOLDALL, PYTHON
 from test_ros1 import ros1_is_here
 
 EXPERIMENT = """
@@ -96,6 +96,37 @@ def run_files(tmp_path, benchmark, *flags):
     (tmp_path / "storage_resilient.yaml").write_text('write:\n  pragmas: ["journal_mode=WAL", "synchronous=NORMAL"]\n')
     words = [HOLDALL, "bench", "run", "--producers", tmp_path / "producers.yaml", "--benchmark", tmp_path / "bench.yaml", "--limit-total", "16MB"]
     return subprocess.run([*words, "--json", "--out", tmp_path / "out", *flags], capture_output=True, text=True, timeout=280)
+
+
+SEEN = """
+import rclpy, sys, time
+rclpy.init()
+node = rclpy.create_node("looks")
+wanted, end = set(sys.argv[1:]), time.monotonic() + 60
+while not wanted <= set(node.get_node_names()) and time.monotonic() < end:
+    time.sleep(0.05)
+print(sorted(wanted & set(node.get_node_names())))
+"""
+
+
+def test_a_producer_file_is_published_for_any_subscriber_by_several_nodes(world, tmp_path):
+    load = PRODUCERS.replace("small: {", 'small: {msg_type: "std_msgs::msg::UInt8MultiArray", ').replace("msg_count_each: 10", "msg_count_each: 400")
+    (tmp_path / "producers.yaml").write_text(load)
+    topics = [f"/rosbag2_performance_benchmarking_node/small_{number}" for number in (1, 2)]
+    node = "rosbag2_performance_benchmarking_node"
+    looks = world.program([PYTHON["jazzy"], "-c", SEEN, node, f"{node}_2"])
+    publishers = world.holdall("bench", "publish", "--params-file", tmp_path / "producers.yaml", "--nodes", "2", "--json")
+    # They wait for their subscriptions.
+    listener = world.listener(*({"topic": topic, "type": "std_msgs/msg/UInt8MultiArray"} for topic in topics), expect=dict.fromkeys(topics, 400))
+    code, said = publishers.wait()
+    assert code == 0, said
+    received = listener.wait_for("done")["received"]
+    assert [received[topic]["count"] for topic in topics] == [400, 400]
+    report = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    assert (report["sent"], report["refused"], report["lateness"]["count"]) == ([400, 400], 0, 800)
+    assert looks.wait() == (0, str([node, f"{node}_2"]))
+    refused = world.run("bench", "publish", "--params-file", tmp_path / "none.yaml")
+    assert refused.returncode == 2 and "none.yaml" in refused.stderr and refused.stderr.count("\n") == 1
 
 
 def test_the_authors_files_run_whole_and_a_setting_that_does_not_fit_is_named(tmp_path):

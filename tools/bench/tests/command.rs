@@ -323,7 +323,10 @@ fn the_verbs_are_those_that_the_help_lists() {
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|word| !word.is_empty())
         .collect();
-    assert_eq!(verbs, ["run", "report", "list", "link", "gate", "help"]);
+    assert_eq!(
+        verbs,
+        ["run", "report", "list", "link", "gate", "publish", "help"]
+    );
 }
 
 /// Whether a text has a decimal unit of sizes, as a separate word.

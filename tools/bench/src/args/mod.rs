@@ -51,8 +51,36 @@ pub struct LiveArguments {
     pub transport: TransportName,
 
     /// Only join the transport, to find out whether this build can
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub probe: bool,
+}
+
+/// Flags of `holdall bench publish`.
+#[derive(Args, Clone, Debug)]
+pub struct PublishArguments {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub live: LiveArguments,
+
+    /// A producer file of rosbag2_performance_benchmarking, as its `benchmark_publishers` reads it
+    #[arg(long, value_name = "FILE")]
+    pub params_file: Option<PathBuf>,
+
+    /// Nodes that the publishers are dealt to
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub nodes: u32,
+
+    /// Threads that publish [default: the file's, else one, or two above 200 000 messages a second]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+
+    /// Factor on the number of messages: 0.1 sends a tenth
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub scale: f64,
+
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What to measure.
@@ -79,9 +107,9 @@ pub enum BenchVerb {
     /// What a message costs in instructions, allocations and copies, against the baseline that is committed in holdall's source tree
     #[command(after_help = GATE_EXAMPLES)]
     Gate(GateArguments),
-    /// Publishes the load of a run over a transport; started by `bench run`
-    #[command(hide = true)]
-    Publish(LiveArguments),
+    /// The load of a producer file alone, for any recorder
+    #[command(after_help = PUBLISH_EXAMPLES)]
+    Publish(PublishArguments),
     /// One side of a run over a middleware; started by `bench run`
     #[command(hide = true)]
     Worker(WorkerPlan),
@@ -96,6 +124,14 @@ pub enum BenchVerb {
         dir: PathBuf,
     },
 }
+
+/// Shown below the help of `holdall bench publish`.
+const PUBLISH_EXAMPLES: &str = "\
+Examples:
+  holdall bench publish --params-file mixed_110MBs.yaml              publishes when every topic has a subscription
+  holdall bench publish --params-file mixed_110MBs.yaml --nodes 4    the same topics, of four nodes
+
+Without a file, the plan is read from standard input; `holdall bench run` starts it so.";
 
 /// Shown below the help of `holdall bench report`.
 const REPORT_EXAMPLES: &str = "\
@@ -243,6 +279,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
 
+    /// Nodes that holdall's publishers are dealt to
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub nodes: Option<u32>,
+
     /// Transport between holdall's publishers and recorders, instead of the experiment's [none: no transport]
     #[arg(long, value_name = "NAME")]
     pub transport: Option<Transport>,
@@ -330,6 +370,8 @@ impl RunArguments {
         let transport = self.transport.and_then(|one| one.to_possible_value());
         let flags = [
             ("scale", scale.map(|scale| scale.to_string())),
+            ("threads", self.threads.map(|threads| threads.to_string())),
+            ("nodes", self.nodes.map(|nodes| nodes.to_string())),
             ("transport", name(transport)),
             ("recorder", list(recorders.filter_map(name).collect())),
         ];

@@ -1,13 +1,15 @@
 //! The processes that `holdall bench run` starts in addition to the recorder: publishers, and rivals' writers.
 
-use super::failure;
+use super::{check_scale, failure};
 use crate::{VerbResult, output};
 use holdall_bench::{
-    args::LiveArguments,
+    args::{LiveArguments, PublishArguments},
     middleware::worker::{WorkerPlan, work},
     suite::{
+        config::{ConfigError, ProducerConfig},
         live::{Rival, RivalPlan},
-        load::{PublishEvent, PublishPlan, publish as publish_plan},
+        load::{PublishEvent, PublishPlan, PublishReport, publish as publish_plan},
+        run::producer_threads,
     },
 };
 use holdall_io::clock::{Clock, SystemClock};
@@ -17,11 +19,13 @@ use holdall_program::{
     names::TransportName,
     terminal::log,
     transport,
+    units::{format_bytes, plural},
 };
 use holdall_transport::Transport;
 use serde::de::DeserializeOwned;
 use std::{
     io::{self, BufRead, Read},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -40,12 +44,36 @@ const RIVAL_NODE: &str = "benchmark_rival";
 /// Time between two polls when nothing has arrived, for transports that have to be polled.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
-/// Publishes according to a line of standard input; stays until standard input ends.
-pub fn publish(args: &LiveArguments) -> VerbResult {
+/// Publishes the load of a file and ends, or according to a line of standard input and stays until standard input ends.
+pub fn publish(args: &PublishArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let mut transport = join(args.transport, PUBLISHER_NODE, &clock)?;
-    if args.probe {
+    let load = args
+        .params_file
+        .as_deref()
+        .map(|path| of_file(path, args))
+        .transpose()?;
+    let mut nodes = (1..=args.nodes)
+        .map(|number| join(args.live.transport, &node_name(number), &clock))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    if args.live.probe {
+        return Ok(Outcome::Done);
+    }
+    if let Some(load) = load {
+        let mut report = None;
+        let mut keep = |event: &PublishEvent| match event {
+            PublishEvent::Ready if load.wait_for_subscriptions => info!("waiting for subscriptions"),
+            PublishEvent::Done(done) => report = Some(done.clone()),
+            PublishEvent::Ready | PublishEvent::Started => {}
+        };
+        let sent = publish_plan(&load, &mut nodes, clock.as_ref(), &mut keep).map_err(failure)?;
+        drop(sent);
+        let report = report.unwrap_or_default();
+        output::result(&if args.json {
+            serde_json::to_string(&report).map_err(Failure::failed)?
+        } else {
+            text(&load, &report, args.nodes)
+        })?;
         return Ok(Outcome::Done);
     }
     let plan: PublishPlan = plan()?;
@@ -56,11 +84,64 @@ pub fn publish(args: &LiveArguments) -> VerbResult {
             .and_then(|line| output::result(&line));
     };
     // Held until no subscription needs a message sent again.
-    let publishers = publish_plan(&plan, transport.as_mut(), clock.as_ref(), &mut print).map_err(failure)?;
+    let publishers = publish_plan(&plan, &mut nodes, clock.as_ref(), &mut print).map_err(failure)?;
     printed?;
     await_end();
     drop(publishers);
     Ok(Outcome::Done)
+}
+
+/// The name of the first node is that of rosbag2_performance_benchmarking.
+fn node_name(number: u32) -> String {
+    match number {
+        1 => PUBLISHER_NODE.to_owned(),
+        number => format!("{PUBLISHER_NODE}_{number}"),
+    }
+}
+
+/// The plan of a producer file.
+fn of_file(path: &Path, args: &PublishArguments) -> Result<PublishPlan, Failure> {
+    let producers = ConfigError::of_file(path, ProducerConfig::parse).map_err(Failure::refused)?;
+    check_scale(args.scale)?;
+    let producers = producers.scaled(args.scale);
+    let threads = producer_threads(&producers, args.threads);
+    Ok(PublishPlan::new(&producers, 1, threads, false))
+}
+
+fn text(plan: &PublishPlan, report: &PublishReport, nodes: u32) -> String {
+    let sent: u64 = report.sent.iter().sum();
+    let groups = plan.groups.iter().zip(&report.message_bytes);
+    let bytes: u64 = groups.map(|(group, bytes)| group.messages() * bytes).sum();
+    let rate = format_bytes((bytes as f64 / report.elapsed_s.max(1e-9)) as u64);
+    let publishers = plural(report.sent.len() as u64, "publisher");
+    let mut text = format!(
+        "{} of {publishers} ({}), {} in {:.1} s, {rate}/s\n",
+        plural(sent, "message"),
+        plural(u64::from(nodes), "node"),
+        format_bytes(bytes),
+        report.elapsed_s,
+    );
+    let mut add = |what: &str, count: u64| {
+        if count > 0 {
+            text += &format!("{what}: {}\n", plural(count, "message"));
+        }
+    };
+    add("refused by the transport", report.refused);
+    add(
+        "sent before their topic had a subscription",
+        report.sent_before_match,
+    );
+    let milliseconds = |ns: u64| ns as f64 / 1e6;
+    for (what, times) in [
+        ("later than planned", report.lateness),
+        ("in the transport's hands", report.offer),
+    ] {
+        if let Some(times) = times {
+            let (half, most) = (milliseconds(times.p50_ns), milliseconds(times.p99_ns));
+            text += &format!("{what}: half of them up to {half:.3} ms, 99 % up to {most:.3} ms\n");
+        }
+    }
+    text + &format!("processor time of the publishing threads: {:.2} s", report.cpu_s)
 }
 
 /// Records according to a line of standard input until standard input ends.

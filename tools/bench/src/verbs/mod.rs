@@ -57,6 +57,12 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
     }
 }
 
+fn check_scale(scale: f64) -> Result<(), Failure> {
+    let is_usable = scale.is_finite() && scale > 0.0;
+    let refused = || Failure::refused(format!("--scale {scale}: expected a number above 0"));
+    is_usable.then_some(()).ok_or_else(refused)
+}
+
 /// Writes the manual pages.
 fn write_manual(dir: &Path) -> VerbResult {
     let mut cli = Cli::command();

@@ -1,6 +1,8 @@
 //! `holdall bench run` and `holdall bench list`: the published experiments.
 
-use super::{failure, holdall, kinds, link, middleware, own_file, show, show_progress, start_log};
+use super::{
+    check_scale, failure, holdall, kinds, link, middleware, own_file, show, show_progress, start_log,
+};
 use crate::{VerbResult, output};
 use holdall_bench::suite::{
     config::{BenchmarkConfig, ConfigError, Experiment, ProducerConfig, Transport},
@@ -62,12 +64,7 @@ const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 /// Runs experiments one after the other.
 pub fn run(args: &RunArguments) -> VerbResult {
     start_log(args.json);
-    if !(args.scale.is_finite() && args.scale > 0.0) {
-        return Err(Failure::refused(format!(
-            "--scale {}: expected a number above 0",
-            args.scale
-        )));
-    }
+    check_scale(args.scale)?;
     if args.repeat == Some(0) {
         return Err(Failure::refused("--repeat 0: expected 1 or more"));
     }
@@ -254,7 +251,8 @@ fn programs_of(args: &RunArguments, experiments: &[Experiment]) -> Result<Progra
             python: args.python.as_deref(),
         },
         &transports,
-    ))
+    )
+    .publishing_by(args.nodes.unwrap_or(1)))
 }
 
 /// Writes the page of results.

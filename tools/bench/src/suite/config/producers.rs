@@ -242,7 +242,7 @@ impl ProducerConfig {
     }
 
     /// The same with message counts multiplied by `scale`; each publisher keeps at least one message.
-    pub(crate) fn scaled(&self, scale: f64) -> Self {
+    pub fn scaled(&self, scale: f64) -> Self {
         let mut scaled = self.clone();
         for group in &mut scaled.groups {
             // Counts stay far below 2^53.

@@ -39,6 +39,8 @@ pub struct Programs {
     rclpy: Option<PathBuf>,
     /// Transports that this build cannot join, with its error.
     missing: Vec<(Transport, Absent)>,
+    /// Nodes that our own publishers are dealt to.
+    nodes: u32,
 }
 
 impl Programs {
@@ -57,7 +59,13 @@ impl Programs {
             missing,
             holdall,
             bench,
+            nodes: 1,
         }
+    }
+
+    /// The same with so many nodes that publish.
+    pub fn publishing_by(self, nodes: u32) -> Self {
+        Self { nodes, ..self }
     }
 
     /// Why a setting cannot run here; `None` when it can.
@@ -195,6 +203,7 @@ impl Programs {
         } else {
             let mut command = Command::new(&self.bench);
             command.args(["publish", "--transport", transport.flag().unwrap_or("dds")]);
+            command.args(["--nodes", &self.nodes.to_string()]);
             command
         };
         // The folder is for results.

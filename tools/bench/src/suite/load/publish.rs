@@ -59,19 +59,19 @@ impl Sink for PublisherSink {
     }
 }
 
-/// Publishes all of `plan`, calls `on_event` with each event, and returns the transport still joined: the
+/// Publishes all of `plan` as the nodes of `transports`, one or more, in turn; calls `on_event` with each event. The transports stay joined: the
 /// last messages may have to be sent again.
 ///
 /// # Errors
 /// A message that cannot be made, a transport that refuses, publishers without a subscription.
 pub fn publish(
     plan: &PublishPlan,
-    transport: &mut dyn Transport,
+    transports: &mut [Box<dyn Transport>],
     clock: &dyn Clock,
     on_event: &mut dyn FnMut(&PublishEvent),
 ) -> BenchResult<Vec<Arc<dyn Sink>>> {
     let publishers = Publishers::new(&plan.producers(), plan.seed)?;
-    let own = create(&publishers, transport)?;
+    let own = create(&publishers, transports)?;
     let began = clock.monotonic();
     on_event(&PublishEvent::Ready);
     let mut matched = Matched::new(&own, began);
@@ -82,7 +82,9 @@ pub fn publish(
                 let reason = format!("got no subscription for {missing} of {of} topics");
                 return Err(BenchError::program("the publishers", reason));
             }
-            transport.poll_graph(&mut Vec::new())?;
+            for transport in &mut *transports {
+                transport.poll_graph(&mut Vec::new())?;
+            }
             clock.sleep_until(clock.monotonic() + POLL_PERIOD);
         }
     }
@@ -110,7 +112,11 @@ pub fn publish(
     Ok(sinks)
 }
 
-fn create(publishers: &Publishers, transport: &mut dyn Transport) -> BenchResult<Vec<Arc<PublisherSink>>> {
+fn create(
+    publishers: &Publishers,
+    transports: &mut [Box<dyn Transport>],
+) -> BenchResult<Vec<Arc<PublisherSink>>> {
+    let nodes = transports.len();
     let one = |index: usize| {
         let group = publishers.group_of(index);
         let request = PublishRequest {
@@ -121,7 +127,7 @@ fn create(publishers: &Publishers, transport: &mut dyn Transport) -> BenchResult
             ..PublishRequest::default()
         };
         Ok(Arc::new(PublisherSink {
-            publisher: Mutex::new(transport.publish(&request)?),
+            publisher: Mutex::new(transports[index % nodes].publish(&request)?),
             sent: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }))

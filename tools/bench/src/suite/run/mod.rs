@@ -432,7 +432,7 @@ impl Suite<'_> {
 }
 
 /// Number of threads that publish this load: as requested, as the file sets, or as many as it needs.
-fn producer_threads(producers: &ProducerConfig, requested: Option<u32>) -> u32 {
+pub fn producer_threads(producers: &ProducerConfig, requested: Option<u32>) -> u32 {
     let of = |group: &super::config::PublisherGroup| group.rate_hz * f64::from(group.publishers_count);
     let messages_per_s: f64 = producers.groups.iter().map(of).sum();
     let needed = if messages_per_s > MESSAGES_PER_THREAD_AND_S {
