@@ -1,0 +1,137 @@
+"""How long after its publication a message can be read in the file of a recording, seen from outside: small messages with a tag of their own, sent
+by an rclpy node beside a load, are searched for in the growing MCAP file as another program finds it, up to the first place that is not written yet.
+
+    python scripts/bench-latency.py target/release/holdall --seconds 20 --load 0 --load 100MB --load 400MB [-- RECORD FLAGS]
+"""
+
+import argparse
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TAG = b"holdall-latency-"
+PIECE = 8 << 20
+GAP = bytes(4096)
+# A place that stays empty for so long is padding, not a write under way.
+PADDING_S = 2.0
+PRODUCERS = """
+rosbag2_performance_benchmarking_node:
+  ros__parameters:
+    publishers:
+      publisher_groups: [load]
+      wait_for_subscriptions: true
+      load: {publishers_count: 4, topic_root: load, msg_type: "std_msgs::msg::UInt8MultiArray", msg_size_bytes: 1000000, msg_count_each: %d, rate_hz: %g}
+"""
+
+
+def probe(hertz, watching, ready, stop, sent):
+    import rclpy
+    from rclpy.qos import QoSProfile
+    from std_msgs.msg import String
+
+    rclpy.init()
+    publisher = rclpy.create_node("latency_probe").create_publisher(String, "/latency_probe", QoSProfile(depth=1000))
+    while publisher.get_subscription_count() == 0:
+        time.sleep(0.01)
+    watching.wait()
+    ready.set()
+    times, due = [], time.monotonic()
+    while not stop.is_set():
+        times.append(time.monotonic_ns())
+        publisher.publish(String(data=f"{TAG.decode()}{len(times) - 1:08d}"))
+        due += 1 / hertz
+        time.sleep(max(0.0, due - time.monotonic()))
+    time.sleep(1)
+    sent.put(times)
+
+
+def watch(bag, watching, stop, found):
+    """When each tag was first seen, in nanoseconds."""
+    seen, position, stuck = {}, 0, time.monotonic()
+    while not (files := list(bag.glob("*.mcap"))):
+        time.sleep(0.001)
+    file = os.open(files[0], os.O_RDONLY)
+    watching.set()
+    while not stop.is_set():
+        piece = os.pread(file, PIECE, position)
+        now = time.monotonic_ns()
+        gap = piece.find(GAP)
+        text = piece if gap < 0 else piece[:gap]
+        at = text.find(TAG)
+        while 0 <= at <= len(text) - len(TAG) - 8:
+            seen.setdefault(int(text[at + len(TAG) : at + len(TAG) + 8]), now)
+            at = text.find(TAG, at + 1)
+        if gap < 0 and len(piece) == PIECE:
+            position, stuck = position + PIECE - 4096, time.monotonic()
+            continue
+        if len(text) > 8192:
+            position, stuck = position + len(text) - 4096, time.monotonic()
+        elif gap >= 0 and time.monotonic() - stuck > PADDING_S and (rest := piece[gap:].lstrip(b"\0")):
+            position += len(piece) - len(rest)
+        time.sleep(0.001)
+    os.close(file)
+    found.put(seen)
+
+
+def run(holdall, load, seconds, hertz, flags):
+    """Latencies in milliseconds, sorted, of all messages; infinite for those that were not seen."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", ".")) as folder:
+        folder = Path(folder)
+        env = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_DOMAIN_ID": str(40 + os.getpid() % 60)}
+        os.environ.update(env)
+        context = multiprocessing.get_context("spawn")
+        watching, ready, stop, end = (context.Event() for _ in range(4))
+        sent, found = context.Queue(), context.Queue()
+        recorder = subprocess.Popen([holdall, "record", "-a", "-o", folder / "bag", *flags], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        workers = [context.Process(target=probe, args=(hertz, watching, ready, stop, sent)), context.Process(target=watch, args=(folder / "bag", watching, end, found))]
+        for worker in workers:
+            worker.start()
+        ready.wait()
+        publishers = None
+        if load:
+            rate = load / 4 / 1_000_000
+            (folder / "load.yaml").write_text(PRODUCERS % (max(1, round(rate * seconds)), rate))
+            publishers = subprocess.Popen([holdall, "bench", "publish", "--params-file", folder / "load.yaml"], env=env, stdout=subprocess.DEVNULL)
+            publishers.wait()
+        else:
+            time.sleep(seconds)
+        stop.set()
+        times = sent.get()
+        end.set()
+        seen = found.get()
+        for worker in workers:
+            worker.join()
+        recorder.send_signal(signal.SIGINT)
+        code = recorder.wait()
+        latencies = sorted((seen[number] - at) / 1e6 if number in seen else float("inf") for number, at in enumerate(times))
+        return latencies, code
+
+
+def size(text):
+    return int(float(text.removesuffix("MB")) * 1_000_000)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("holdall", type=Path)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--hertz", type=float, default=200)
+    parser.add_argument("--load", type=size, action="append", help="bytes a second, such as 100MB; 0 for none")
+    words, flags = sys.argv[1:], []
+    if "--" in words:
+        words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
+    given = parser.parse_args(words)
+    print("| load | messages | p50 | p99 | p99.9 | longest, ms | exit code |\n|---|---|---|---|---|---|---|")
+    for load in given.load or [0, size("100MB"), size("400MB")]:
+        latencies, code = run(given.holdall.resolve(), load, given.seconds, given.hertz, flags)
+        of = lambda share: latencies[min(len(latencies) - 1, int(share * len(latencies)))]  # noqa: E731
+        print(f"| {load // 1_000_000} MB/s | {len(latencies)} | {of(0.5):.1f} | {of(0.99):.1f} | {of(0.999):.1f} | {latencies[-1]:.1f} | {code} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
