@@ -46,7 +46,8 @@ def probe(hertz, watching, ready, stop, sent):
         publisher.publish(String(data=f"{TAG.decode()}{len(times) - 1:08d}"))
         due += 1 / hertz
         time.sleep(max(0.0, due - time.monotonic()))
-    time.sleep(1)
+    # The recorder may take its time for the last ones.
+    time.sleep(5)
     sent.put(times)
 
 
@@ -56,6 +57,9 @@ def watch(bag, watching, stop, found):
     while not (files := list(bag.glob("*.mcap"))):
         time.sleep(0.001)
     file = os.open(files[0], os.O_RDONLY)
+    time.sleep(1)
+    # The file's head has places that are filled at its end.
+    position = len(os.pread(file, PIECE, 0).rstrip(b"\0")) // 4096 * 4096
     watching.set()
     while not stop.is_set():
         piece = os.pread(file, PIECE, position)
