@@ -387,3 +387,14 @@ def test_originals_go_only_after_every_message_was_compared(tmp_path, world, ffm
     (ffmpeg / "ffmpeg").chmod(stat.S_IRWXU)
     done = world.run("compress", bag, "-o", world.folder / "again", *how)
     assert done.returncode == 1 and "the originals stay" in done.stderr and bag.exists(), done.stderr
+
+
+def test_images_that_are_no_video_leave_no_file(tmp_path, world, ffmpeg):
+    jpeg = io.BytesIO()
+    Image.fromarray(scene(0)).save(jpeg, "JPEG")
+    messages = [(n, cdr(*head(n), ("s", "jpeg"), ("b", jpeg.getvalue()))) for n in range(5)]
+    bag = write(tmp_path / "camera.mcap", {"/jpeg": ("sensor_msgs/msg/CompressedImage", messages)})
+    done = world.run("export", bag, "-f", "mp4", "-o", world.folder / "mp4")
+    assert done.returncode == 2 and "no chosen topic has video" in done.stderr, (done.returncode, done.stderr)
+    assert "/jpeg: nothing was written: it is not a picture of a video" in done.stderr, done.stderr
+    assert not [path for path in (world.folder / "mp4").glob("*")]

@@ -126,6 +126,11 @@ trait Sink {
         Ok(())
     }
 
+    /// Whether nothing would be in the output, which is not made then.
+    fn is_void(&self) -> bool {
+        false
+    }
+
     /// Completes the output and gives it its final name.
     fn finish(self: Box<Self>) -> Result<Finished, ExportError>;
 }
@@ -251,6 +256,14 @@ impl Exporter {
         let ended: Vec<(String, Result<(), ExportError>, Outlet)> = ended.collect();
         for (topic, ended, outlet) in ended {
             ended?;
+            if outlet.sink.is_void() {
+                let first = outlet.first_failure.map(|(_, reason)| reason);
+                let reason = first.unwrap_or_else(|| "no key frame with its parameters came".to_owned());
+                report
+                    .notices
+                    .push(format!("{topic}: nothing was written: {reason}"));
+                continue;
+            }
             let Finished { path, lost } = outlet.sink.finish()?;
             let failed = outlet.failed + lost.failed;
             if let Some((nanos, reason)) = outlet.first_failure.or(lost.failure) {

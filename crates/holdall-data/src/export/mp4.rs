@@ -50,7 +50,11 @@ impl Sink for Mp4Sink {
         let codec = fields
             .video(self.plan.type_name())
             .map_err(ExportError::message)?
-            .ok_or_else(|| ExportError::message("it is not a picture of a video"))?;
+            .ok_or_else(|| {
+                ExportError::message(
+                    "it is not a picture of a video, which holdall compress --video makes of images",
+                )
+            })?;
         let unit = Unit::read(codec, fields.data).map_err(ExportError::message)?;
         if unit.pictures > 1 || unit.is_reordered {
             return Err(ExportError::message(
@@ -77,6 +81,10 @@ impl Sink for Mp4Sink {
             .add(nanos, fields.data, unit.is_key)
             .map_err(ExportError::message)?;
         self.file.append(&complete)
+    }
+
+    fn is_void(&self) -> bool {
+        self.video.is_none()
     }
 
     fn finish(mut self: Box<Self>) -> Result<Finished, ExportError> {
