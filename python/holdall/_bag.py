@@ -87,9 +87,10 @@ class Bag:
 
     def __getitem__(self, name: str) -> Topic:
         for wanted in (name, f"/{name}"):
-            for info in self._about["topics"]:
-                if info["name"] == wanted:
-                    return Topic(self, info)
+            infos = [info for info in self._about["topics"] if info["name"] == wanted]
+            if infos:
+                # One for each type of its messages.
+                return Topic(self, {**infos[0], "count": sum(info["count"] for info in infos)})
         known = ", ".join(sorted(info["name"] for info in self._about["topics"])) or "no topics"
         raise TopicError(f"there is no topic {name} in the bag; it has {known}", topic=name)
 
@@ -260,7 +261,9 @@ class Bag:
         """The images of a topic as arrays (height, width, channels): plain ones on the memory of the bag, compressed ones decoded, pictures of
         video by ``ffmpeg`` from the key frame before them. See :func:`holdall.image`."""
         found = self[topic]
-        return _media.VideoFrames(found) if _media.is_video(found) else _media.Frames(found, _media.image)
+        # A topic may have video and images that were not encoded: each message is read as what it is.
+        types = [info["type"] for info in self._about["topics"] if info["name"] == found.name]
+        return _media.VideoFrames(found) if any(map(_media.is_video, types)) else _media.Frames(found, _media.image)
 
     def points(self, topic: str) -> _media.Frames:
         """The point clouds of a topic as structured arrays on the memory of the bag."""

@@ -157,9 +157,9 @@ class Frames:
 _GROUP_MAX = 3000
 
 
-def is_video(topic: Topic) -> bool:
-    """Whether the messages of a topic are pictures of a video that depend on others."""
-    return topic.type in ("foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket")
+def is_video(type_name: str) -> bool:
+    """Whether messages of a type are pictures of a video that depend on others."""
+    return type_name in ("foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket")
 
 
 class VideoFrames(Frames):
@@ -168,8 +168,7 @@ class VideoFrames(Frames):
     def __init__(self, topic: Topic, numbers: range | None = None) -> None:
         self.topic = topic
         self._numbers = range(len(topic)) if numbers is None else numbers
-        self._begin = 0
-        self._group: list[Pixels] = []
+        self._group: dict[int, Pixels] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -199,30 +198,39 @@ class VideoFrames(Frames):
         return type(times)("q", [times[number] for number in self._numbers])
 
     def _picture(self, number: int) -> Pixels:
-        if not 0 <= number - self._begin < len(self._group):
+        if number not in self._group:
+            message = self.topic[number]
+            if not is_video(message.type):
+                return image(message.msg)
             self._decode(number)
-        return self._group[number - self._begin]
+        return self._group[number]
 
-    def _unit(self, number: int) -> tuple[bytes, str, bool]:
-        msg = self.topic[number].msg
+    def _unit(self, number: int) -> tuple[bytes, str, bool] | None:
+        """A picture, its format and whether a decoder can begin with it; None for an image between pictures."""
+        message = self.topic[number]
+        if not is_video(message.type):
+            return None
+        msg = message.msg
         data, form = bytes(msg.data), msg.format if hasattr(msg, "format") else msg.encoding
         return data, form, _native.begins_video(data, form)
 
     def _decode(self, number: int) -> None:
         np = numpy()
-        begin, units = number, [self._unit(number)]
-        while not units[0][2]:
+        begin, units = number, {number: self._unit(number)}
+        while not (unit := units[begin]) or not unit[2]:
             begin -= 1
             if begin < 0 or number - begin > _GROUP_MAX:
                 raise ValueError(f"no key frame of {self.topic.name} is before its picture {number}")
-            units.insert(0, self._unit(begin))
-        while begin + len(units) < len(self.topic) and len(units) < _GROUP_MAX:
-            unit = self._unit(begin + len(units))
-            if unit[2]:
+            units[begin] = self._unit(begin)
+        for after in range(number + 1, min(begin + _GROUP_MAX, len(self.topic))):
+            unit = self._unit(after)
+            if unit and unit[2]:
                 break
-            units.append(unit)
-        pictures = _native.decode_video([data for data, _, _ in units], units[0][1])
-        self._begin, self._group = begin, [np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures]
+            units[after] = unit
+        group = {place: unit for place, unit in sorted(units.items()) if unit}
+        pictures = _native.decode_video([data for data, _, _ in group.values()], group[begin][1])
+        decoded = (np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures)
+        self._group = dict(zip(group, decoded, strict=True))
 
 
 assert sys.byteorder == "little"

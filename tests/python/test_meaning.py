@@ -165,6 +165,30 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     assert list(between.times) == list(plain.between(START + 400 * MS, START + 500 * MS).times) and same(between[0], 10)
 
 
+def test_a_topic_of_video_and_images_has_all_of_them(store, make, tmp_path, monkeypatch):
+    import imageio_ffmpeg
+
+    (tmp_path / "ffmpeg").symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    sizes = [(32, 32) if number in (0, 7, 8, 19) else (48, 64) for number in range(1, 21)]
+    pictures = [np.full((*size, 3), 100 + number, np.uint8) for number, size in enumerate(sizes)]
+    messages = [
+        ("/camera", START + number * 40 * MS, make(
+            "sensor_msgs/msg/Image", header=header(make, START, "lens"), height=len(picture), width=len(picture[0]), encoding="rgb8", is_bigendian=0,
+            step=3 * len(picture[0]), data=picture.ravel(),
+        ))
+        for number, picture in enumerate(pictures)
+    ]  # fmt: skip
+    write(tmp_path / "bag", store, {"/camera": "sensor_msgs/msg/Image"}, messages)
+    report = holdall.compress(tmp_path / "bag", tmp_path / "small", video="/camera=h264,quality=10")
+    assert (report["recoded"][0]["messages"], report["recoded"][0]["kept"]) == (17, 3)
+    images = holdall.open(tmp_path / "small").images("/camera")
+    assert len(images) == 20
+    for number in [*range(20), 6, 15, 2, -1]:
+        found, wanted = images[number], pictures[number]
+        assert found.shape == wanted.shape and np.abs(found.astype(int) - wanted).mean() < 3, number
+
+
 def test_compressed_pictures_are_decoded_to_their_colours(store, make, tmp_path):
     colours = np.zeros((8, 16, 3), np.uint8)
     colours[:, :8, 0], colours[:, 8:, 2] = 250, 120
