@@ -73,6 +73,7 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 19] = [
             "holdall-record",
             "holdall-play",
             "holdall-tools",
+            "holdall-media",
         ],
     ),
     (

@@ -1,6 +1,10 @@
 //! How similar two images are: PSNR of all channels, SSIM of brightness.
 
-use crate::pixels::Pixels;
+use crate::{
+    carried::{COMPRESSED_IMAGE, Coded, IMAGE, Image},
+    compressed::{Compressed, file_pixels},
+    pixels::{Pixels, convert},
+};
 
 /// PSNR of equal images.
 const EQUAL_DB: f64 = 100.0;
@@ -51,6 +55,45 @@ pub fn ssim(one: &Pixels, other: &Pixels) -> f64 {
         }
     }
     sum / windows
+}
+
+/// Structural similarity of the images in two messages.
+///
+/// # Errors
+/// One clause: messages without an image of 8 bits a channel, images of different sizes, and those smaller than a window.
+pub fn ssim_of_messages(type_name: &str, one: &[u8], other: &[u8]) -> Result<f64, String> {
+    let [one, other] = [pixels(type_name, one)?, pixels(type_name, other)?];
+    if (one.width, one.height) != (other.width, other.height) {
+        return Err(format!(
+            "{} x {} pixels became {} x {}",
+            one.width, one.height, other.width, other.height
+        ));
+    }
+    if (one.width.min(one.height) as usize) < WINDOW {
+        return Err(format!(
+            "images smaller than {WINDOW} x {WINDOW} pixels have no SSIM"
+        ));
+    }
+    if one.is_deep || other.is_deep {
+        return Err("SSIM is that of images with 8 bits a channel; use tolerances for others".to_owned());
+    }
+    Ok(ssim(&one, &other))
+}
+
+fn pixels(type_name: &str, payload: &[u8]) -> Result<Pixels, String> {
+    match type_name {
+        IMAGE => convert(&Image::read(payload).map_err(|error| error.to_string())?),
+        COMPRESSED_IMAGE => {
+            let coded = Coded::read(type_name, payload).map_err(|error| error.to_string())?;
+            match Compressed::read(coded.data, coded.format)? {
+                Compressed::File(extension, bytes) => file_pixels(extension, bytes),
+                Compressed::Depth(depth) => Ok(depth.pixels()),
+            }
+        }
+        other => Err(format!(
+            "messages of {other} have no SSIM; those of {IMAGE} and {COMPRESSED_IMAGE} have"
+        )),
+    }
 }
 
 fn of_window(a: &[f64], b: &[f64], begin: usize, width: usize) -> f64 {
@@ -107,5 +150,36 @@ mod tests {
             ..ramp(0)
         };
         assert_eq!(ssim(&tiny, &tiny), 1.0);
+    }
+
+    #[test]
+    fn messages_without_a_comparable_image_are_refused() {
+        let message = |encoding, side: u32, data: &[u8]| {
+            let image = Image {
+                width: side,
+                height: side,
+                step: data.len() as u32 / side,
+                encoding,
+                data,
+                ..Image::default()
+            };
+            image.write()
+        };
+        let of = |one: &[u8], other: &[u8]| ssim_of_messages(IMAGE, one, other);
+        let large = message("mono8", 16, &[5; 256]);
+        assert!((of(&large, &large).unwrap() - 1.0).abs() < 1e-9);
+        for (other, word) in [
+            (message("mono8", 8, &[5; 64]), "16 x 16 pixels became 8 x 8"),
+            (message("16UC1", 16, &[5; 512]), "8 bits a channel"),
+            (message("64FC1", 16, &[5; 2048]), "not written"),
+            (Vec::new(), ""),
+        ] {
+            let error = of(&large, &other).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        let tiny = message("mono8", 4, &[5; 16]);
+        assert!(of(&tiny, &tiny).unwrap_err().contains("smaller than 8 x 8"));
+        let other = ssim_of_messages("std_msgs/msg/String", &large, &large).unwrap_err();
+        assert!(other.contains("have no SSIM"), "{other}");
     }
 }

@@ -32,6 +32,9 @@ pub fn line(result: &CaseResult) -> String {
     {
         text.push_str(&format!("\n        and {more} more"));
     }
+    for note in result.notes.iter().take(PROBLEMS_MAX) {
+        text.push_str(&format!("\n        ({})", Outside(note)));
+    }
     text
 }
 

@@ -303,6 +303,7 @@ impl Plan {
             true => regress::compare(case, &place).unwrap_or_else(|reason| CaseResult::error(name, [reason])),
             false => CaseResult::error(name, run.errors),
         };
+        result.notes.extend(run.notes);
         result.play = run.play.as_ref().map(render::play::json).unwrap_or_default();
         let text = serde_json::to_string_pretty(&result).map_err(Failure::failed)?;
         fs::write_atomically_unsynced(&results.join(RESULT), text.as_bytes()).map_err(Failure::failed)

@@ -28,20 +28,29 @@ pub fn junit(suite: &str, results: &[CaseResult]) -> String {
             result.seconds
         );
         let element = match result.outcome {
-            CaseOutcome::Passed => {
-                xml.push_str("/>\n");
-                continue;
-            }
-            CaseOutcome::Failed => "failure",
-            CaseOutcome::Error => "error",
+            CaseOutcome::Passed => None,
+            CaseOutcome::Failed => Some("failure"),
+            CaseOutcome::Error => Some("error"),
         };
-        let first = result.problems.first().map(String::as_str).unwrap_or_default();
-        let _ = writeln!(
-            xml,
-            ">\n      <{element} message=\"{}\">{}</{element}>\n    </testcase>",
-            escaped(first),
-            escaped(&result.problems.join("\n"))
-        );
+        if element.is_none() && result.notes.is_empty() {
+            xml.push_str("/>\n");
+            continue;
+        }
+        xml.push_str(">\n");
+        if let Some(element) = element {
+            let first = result.problems.first().map(String::as_str).unwrap_or_default();
+            let _ = writeln!(
+                xml,
+                "      <{element} message=\"{}\">{}</{element}>",
+                escaped(first),
+                escaped(&result.problems.join("\n"))
+            );
+        }
+        if !result.notes.is_empty() {
+            let notes = escaped(&result.notes.join("\n"));
+            let _ = writeln!(xml, "      <system-out>{notes}</system-out>");
+        }
+        xml.push_str("    </testcase>\n");
     }
     xml.push_str("  </testsuite>\n</testsuites>\n");
     xml
@@ -82,6 +91,7 @@ mod tests {
             case: "street".to_owned(),
             outcome: CaseOutcome::Passed,
             seconds: 0.5,
+            notes: vec!["/a: losses are not known".to_owned()],
             ..CaseResult::default()
         };
         let text = junit(
@@ -98,7 +108,9 @@ mod tests {
     <testcase classname=\"suite\" name=\"yard\" time=\"1.500\">
       <failure message=\"/a: 1 &lt; 2 &amp; &quot;b&quot;\">/a: 1 &lt; 2 &amp; &quot;b&quot;&#10;second\u{fffd}[0m</failure>
     </testcase>
-    <testcase classname=\"suite\" name=\"street\" time=\"0.500\"/>
+    <testcase classname=\"suite\" name=\"street\" time=\"0.500\">
+      <system-out>/a: losses are not known</system-out>
+    </testcase>
     <testcase classname=\"suite\" name=\"x\" time=\"0.000\">
       <error message=\"the software ended\">the software ended</error>
     </testcase>

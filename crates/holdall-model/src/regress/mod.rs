@@ -3,11 +3,16 @@
 mod junit;
 mod page;
 mod result;
+mod rigid;
 mod suite;
 mod tolerance;
+mod trajectory;
 
 pub use junit::junit;
 pub use page::page;
-pub use result::{CaseOutcome, CaseResult, FieldDistance, MessageDifference, TopicComparison};
-pub use suite::{Case, Ready, Suite};
+pub use result::{
+    CaseOutcome, CaseResult, FieldDistance, ImageComparison, MessageDifference, TopicComparison,
+};
+pub use suite::{Case, ImageLimits, Ready, Suite};
 pub use tolerance::{Tolerance, Tolerances};
+pub use trajectory::{Pose, Trajectory, TrajectoryComparison, TrajectoryLimits};

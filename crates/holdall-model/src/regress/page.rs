@@ -18,7 +18,7 @@ const HEAD: &str = "<!doctype html><meta charset=\"utf-8\"><meta name=\"viewport
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
 table { border-collapse: collapse; margin: .5rem 0 } td, th { text-align: left; padding: .15rem .8rem .15rem 0; vertical-align: top }
-.passed { color: #2a8a3e } .failed, .error { color: #c0392b } code { overflow-wrap: anywhere }
+li.note { opacity: .75 } .passed { color: #2a8a3e } .failed, .error { color: #c0392b } code { overflow-wrap: anywhere }
 polyline { fill: none; stroke: #2f6fb3; stroke-width: 1.5 } svg { background: #8881 }
 </style>
 ";
@@ -47,6 +47,9 @@ pub fn page(suite: &str, results: &[CaseResult]) -> String {
         );
         for problem in &result.problems {
             let _ = writeln!(html, "<li>{}", escaped(problem));
+        }
+        for note in &result.notes {
+            let _ = writeln!(html, "<li class=\"note\">{}", escaped(note));
         }
         html.push_str("</ul>\n");
         for (topic, comparison) in &result.topics {

@@ -1,5 +1,6 @@
 //! What a regression run has found.
 
+use super::TrajectoryComparison;
 use crate::{time::Timestamp, units::counted};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,6 +28,9 @@ pub struct CaseResult {
     pub outcome: CaseOutcome,
     /// Why it could not be run, or what is wrong with the outputs: one sentence each.
     pub problems: Vec<String>,
+    /// What a reader has to know beside them: figures that were judged, and what could not be seen. One sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// How long it took.
     pub seconds: f64,
     /// The report of the playback, as `holdall play --json` has it.
@@ -52,6 +56,60 @@ pub struct TopicComparison {
     pub first: Vec<MessageDifference>,
     /// How far numbers are from each other, by field without indexes, whether that is within the tolerance or not.
     pub distances: BTreeMap<String, FieldDistance>,
+    /// Its poses, where they have limits: its messages are not compared one by one then.
+    #[serde(default)]
+    pub trajectory: Option<TrajectoryComparison>,
+    /// Its images, where they have limits.
+    #[serde(default)]
+    pub images: Option<ImageComparison>,
+}
+
+/// How similar images are to the golden ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImageComparison {
+    /// The least similarity that is allowed.
+    pub limit: f64,
+    /// Pairs whose similarity is known.
+    pub images: u64,
+    /// The sum of their similarities.
+    sum: f64,
+    /// The least.
+    pub ssim_min: f64,
+    /// Which pair has it, from 1.
+    pub worst: u64,
+}
+
+impl ImageComparison {
+    /// No image yet.
+    pub fn new(limit: f64) -> Self {
+        Self {
+            limit,
+            ssim_min: 1.0,
+            ..Self::default()
+        }
+    }
+
+    /// Takes the similarity of a pair by its number; whether it is enough.
+    pub fn note(&mut self, number: u64, ssim: f64) -> bool {
+        self.images += 1;
+        self.sum += ssim;
+        if self.worst == 0 || ssim < self.ssim_min {
+            (self.ssim_min, self.worst) = (ssim, number);
+        }
+        ssim >= self.limit
+    }
+
+    /// The figures, one clause.
+    fn figures(&self) -> String {
+        let mean = self.sum / self.images.max(1) as f64;
+        format!(
+            "SSIM {:.4} at worst (pair {}) and {mean:.4} on average of {}, at least {}",
+            self.ssim_min,
+            self.worst,
+            counted(self.images, "image"),
+            self.limit
+        )
+    }
 }
 
 /// How far the numbers of a field are from those of the golden bag.
@@ -134,7 +192,16 @@ impl TopicComparison {
                 None => of,
             });
         }
+        parts.extend(self.trajectory.iter().flat_map(TrajectoryComparison::problems));
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// The figures that were judged beside fields, one clause; `None` without such limits.
+    pub fn figures(&self) -> Option<String> {
+        let trajectory = self.trajectory.iter().map(TrajectoryComparison::figures);
+        let images = self.images.iter().filter(|images| images.images > 0);
+        let figures: Vec<String> = trajectory.chain(images.map(ImageComparison::figures)).collect();
+        (!figures.is_empty()).then(|| figures.join("; "))
     }
 }
 
@@ -163,6 +230,20 @@ mod tests {
         assert_eq!(distance.values.len(), 5000_usize.div_ceil(16));
         assert_eq!(distance.values[3000 / 16], 7.0);
         assert_eq!(distance.values.iter().filter(|value| **value > 0.5).count(), 1);
+    }
+
+    #[test]
+    fn the_least_similar_images_are_named() {
+        let mut images = ImageComparison::new(0.9);
+        assert!(images.note(1, 1.0) && images.note(2, 0.95) && !images.note(3, 0.5));
+        let comparison = TopicComparison {
+            images: Some(images),
+            ..TopicComparison::default()
+        };
+        assert_eq!(
+            comparison.figures().unwrap(),
+            "SSIM 0.5000 at worst (pair 3) and 0.8167 on average of 3 images, at least 0.9"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A suite of regression runs, as its YAML file has it.
 
-use super::Tolerances;
+use super::{Tolerances, TrajectoryLimits};
 use crate::{
     YamlError,
     names::validate_full_name,
@@ -43,6 +43,12 @@ pub struct Case {
     /// How much they may differ from it, by topic.
     #[serde(default)]
     pub tolerances: BTreeMap<String, Tolerances>,
+    /// Topics whose poses are compared as a trajectory, instead of message by message.
+    #[serde(default)]
+    pub trajectories: BTreeMap<String, TrajectoryLimits>,
+    /// Topics whose pixels are compared by their similarity.
+    #[serde(default)]
+    pub images: BTreeMap<String, ImageLimits>,
     /// `TOPIC: CONDITION` that each message of the topic has to fulfil.
     #[serde(default)]
     pub must: Vec<String>,
@@ -54,6 +60,25 @@ pub struct Case {
     /// How long outputs are recorded after the last message of the bag.
     #[serde(default = "settle", deserialize_with = "seconds")]
     pub settle: Duration,
+}
+
+/// How similar images have to be to the golden ones.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageLimits {
+    /// The least structural similarity of brightness, above 0 and at most 1.
+    #[serde(deserialize_with = "similarity")]
+    pub ssim: f64,
+}
+
+fn similarity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let ssim = f64::deserialize(deserializer)?;
+    match ssim > 0.0 && ssim <= 1.0 {
+        true => Ok(ssim),
+        false => Err(D::Error::custom(format!(
+            "expected an SSIM above 0 and at most 1, found {ssim}"
+        ))),
+    }
 }
 
 /// What a case waits for before the first message. Without names: a publisher of each output.
@@ -186,15 +211,33 @@ impl Case {
             &self.ready.topics,
             &self.ready.services,
         ];
-        for name in lists.into_iter().flatten().chain(self.tolerances.keys()) {
+        let limited = [
+            ("tolerances", self.tolerances.keys().collect::<Vec<_>>()),
+            ("trajectories", self.trajectories.keys().collect()),
+            ("images", self.images.keys().collect()),
+        ];
+        let in_limits = limited.iter().flat_map(|(_, topics)| topics.iter().copied());
+        for name in lists.into_iter().flatten().chain(in_limits) {
             validate_full_name(name)
                 .map_err(|error| format!("{name:?} is not a full name: {}", error.kind))?;
         }
         if self.outputs.is_empty() {
             return Err("outputs has no topic".to_owned());
         }
-        if let Some(topic) = self.tolerances.keys().find(|topic| !self.outputs.contains(topic)) {
-            return Err(format!("tolerances has {topic}, which is none of the outputs"));
+        for (key, topics) in &limited {
+            if let Some(topic) = topics.iter().find(|topic| !self.outputs.contains(topic)) {
+                return Err(format!("{key} has {topic}, which is none of the outputs"));
+            }
+            if self.golden.is_none() && !topics.is_empty() && *key != "tolerances" {
+                return Err(format!("{key} are compared with a golden bag; expected golden"));
+            }
+        }
+        let is_compared =
+            |topic: &&String| self.tolerances.contains_key(*topic) || self.images.contains_key(*topic);
+        if let Some(topic) = self.trajectories.keys().find(is_compared) {
+            return Err(format!(
+                "{topic} is compared as a trajectory, not message by message: it needs no tolerances"
+            ));
         }
         if self.golden.is_none() && self.must.is_empty() && self.contract.is_none() {
             return Err("nothing is compared; expected golden, must or contract".to_owned());
@@ -268,6 +311,26 @@ cases:
             ("[/tracks]", "[tracks]", "not a full name"),
             ("{/tracks: {", "{/other: {", "none of the outputs"),
             ("0.01", "little", "is not a tolerance"),
+            (
+                "golden: golden/yard",
+                "golden: golden/yard\n    trajectories: {/tracks: {ate: 1}}",
+                "as a trajectory, not message by message",
+            ),
+            (
+                "must: [",
+                "trajectories: {/tracks: {ate: 1}}\n    must: [",
+                "expected golden",
+            ),
+            (
+                "golden: golden/yard",
+                "golden: golden/yard\n    images: {/tracks: {ssim: 1.1}}",
+                "at most 1",
+            ),
+            (
+                "golden: golden/yard",
+                "golden: golden/yard\n    images: {/other: {ssim: 1}}",
+                "none of the outputs",
+            ),
             ("within: 5", "within: -5", "within"),
             ("limit: 30", "limit: 1e18", "limit"),
             ("cases:", "case:", "a suite has no case"),

@@ -10,6 +10,7 @@ use holdall_io::{
     output::{publish_dir, remove_dir_all},
     process::{EndSignal, end_group},
 };
+use holdall_media::likeness::ssim_of_messages;
 use holdall_model::{
     contract::{Contract, Outcome, RuleVerdict, Verdict, Violation},
     regress::{Case, CaseOutcome, CaseResult},
@@ -79,6 +80,8 @@ pub trait Stage {
 pub struct Run {
     /// Why it could not be run to its end, one sentence each.
     pub errors: Vec<String>,
+    /// What is not known of the outputs, one sentence each.
+    pub notes: Vec<String>,
     /// How the bag was played.
     pub play: Option<PlayReport>,
 }
@@ -139,6 +142,7 @@ impl Run {
         software.end(clock);
         settled?;
         self.errors.extend(problems_of(&report));
+        self.notes.extend(unknown_losses(&report));
         Ok(())
     }
 
@@ -246,6 +250,18 @@ fn problems_of(report: &RecordReport) -> Vec<String> {
     problems
 }
 
+/// The outputs whose losses on the way here are not known, in one sentence: that none is counted does not mean that all came.
+fn unknown_losses(report: &RecordReport) -> Option<String> {
+    let topics = report.status.topics.iter().filter(|topic| topic.loss_unknown);
+    let topics: Vec<String> = topics.map(|topic| Outside(&topic.name).to_string()).collect();
+    (!topics.is_empty()).then(|| {
+        format!(
+            "whether messages of {} were lost on the way to the recording is unknown: their transport does not count them",
+            topics.join(", ")
+        )
+    })
+}
+
 /// Judges the outputs of a case that was run.
 ///
 /// # Errors
@@ -269,7 +285,7 @@ pub fn compare(case: &Case, place: &Place<'_>) -> Result<CaseResult, String> {
         } else {
             let golden = BagSet::open(&[golden]).map_err(|error| error.to_string())?;
             let found = BagSet::from(vec![found.clone()]);
-            let compared = compare_outputs(&golden, &found, &case.outputs, &case.tolerances);
+            let compared = compare_outputs(&golden, &found, case, &ssim_of_messages);
             let (topics, problems) = compared.map_err(|error| error.to_string())?;
             result.problems.extend(problems);
             if topics.values().all(|topic| topic.golden == 0 && topic.found == 0) {
@@ -282,6 +298,10 @@ pub fn compare(case: &Case, place: &Place<'_>) -> Result<CaseResult, String> {
                 result
                     .problems
                     .extend(problem.map(|problem| format!("{}: {problem}", Outside(topic))));
+                let figures = comparison.figures();
+                result
+                    .notes
+                    .extend(figures.map(|figures| format!("{}: {figures}", Outside(topic))));
             }
             result.topics = topics;
         }

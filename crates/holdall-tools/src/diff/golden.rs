@@ -3,16 +3,20 @@
 use super::{
     counts,
     fields::{compare, value},
+    trajectory::trajectory,
 };
 use holdall_bag::{
     decode::{Decoder, Decoders, HeaderStamp},
     reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError},
 };
 use holdall_model::{
-    regress::{MessageDifference, Tolerance, Tolerances, TopicComparison},
+    regress::{
+        Case, ImageComparison, MessageDifference, Tolerance, Tolerances, TopicComparison,
+        TrajectoryComparison, TrajectoryLimits,
+    },
     topic::TopicInfo,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter::Peekable,
@@ -23,15 +27,33 @@ use std::{
 const LISTED_MAX: usize = 10;
 const FIELDS_MAX: usize = 20;
 
+/// How similar the images in two messages of a type are, or one clause.
+pub type Likeness<'a> = dyn Fn(&str, &[u8], &[u8]) -> Result<f64, String> + 'a;
+
+/// What images are compared by, beside their other fields.
+const SSIM: &str = "SSIM";
+/// The distances of pairs of poses.
+const APART: &str = "(distance of poses in m)";
+/// What images lack of being the same.
+const UNLIKE: &str = "(1 - SSIM)";
+
 /// One topic in one of the bags.
-struct Side {
-    messages: Peekable<Messages>,
-    decoder: Decoder,
+pub(super) struct Side {
+    pub messages: Peekable<Messages>,
+    pub decoder: Decoder,
     stamp: Option<HeaderStamp>,
 }
 
-/// Compares topics of `found` with those of a golden bag. The first messages of a topic are compared with each other, and so on; where one bag has
-/// more of them, those with the same `header.stamp`, if they have one. Receive times are not compared.
+/// How the messages of a topic are compared.
+struct Rules<'a> {
+    tolerances: &'a Tolerances,
+    likeness: Option<&'a Likeness<'a>>,
+    type_name: &'a str,
+}
+
+/// Compares the outputs of a case in `found` with those of a golden bag. The first messages of a topic are compared with each other, and so on;
+/// where one bag has more of them, those with the same `header.stamp`, if they have one. Receive times are not compared. Topics with limits of a trajectory are
+/// compared by their poses only, and images with limits by their similarity instead of their data.
 ///
 /// Returns the comparison of each topic, and what keeps topics from being compared, one sentence each.
 ///
@@ -40,14 +62,14 @@ struct Side {
 pub fn compare_outputs(
     golden: &BagSet,
     found: &BagSet,
-    topics: &[String],
-    tolerances: &BTreeMap<String, Tolerances>,
+    case: &Case,
+    likeness: &Likeness<'_>,
 ) -> Result<(BTreeMap<String, TopicComparison>, Vec<String>), ReadError> {
     let of_bags = [golden.topics(), found.topics()];
     let counts = [counts(golden), counts(found)];
     let mut decoders = [Decoders::new(golden.clone()), Decoders::new(found.clone())];
     let (mut compared, mut problems) = (BTreeMap::new(), Vec::new());
-    for name in topics {
+    for name in &case.outputs {
         let count = |side: usize| counts[side].get(name).copied().unwrap_or(0);
         let mut comparison = TopicComparison {
             golden: count(0),
@@ -66,11 +88,22 @@ pub fn compare_outputs(
         if let Some(problem) = other_type(first, second) {
             problems.push(format!("{name}: {problem}"));
         }
-        let none = Tolerances::default();
-        let tolerances = tolerances.get(name).unwrap_or(&none);
         let [of_golden, of_found] = &mut decoders;
         let mut sides = [side(golden, first, of_golden)?, side(found, second, of_found)?];
-        run(&mut comparison, &mut sides, tolerances)?;
+        if let Some(limits) = case.trajectories.get(name) {
+            let types = [first, second].map(|info| info.type_name.as_str());
+            let why = of_poses(&mut comparison, &mut sides, types, limits)?;
+            problems.extend(why.map(|why| format!("{name}: {why}")));
+        } else {
+            let (none, images) = (Tolerances::default(), case.images.get(name));
+            let rules = Rules {
+                tolerances: case.tolerances.get(name).unwrap_or(&none),
+                likeness: images.map(|_| likeness),
+                type_name: &second.type_name,
+            };
+            comparison.images = images.map(|images| ImageComparison::new(images.ssim));
+            run(&mut comparison, &mut sides, &rules)?;
+        }
         compared.insert(name.clone(), comparison);
     }
     Ok((compared, problems))
@@ -120,12 +153,29 @@ impl Side {
     }
 }
 
-/// Compares the messages of a topic.
-fn run(
+/// Compares the poses of a topic; one clause if they cannot be.
+fn of_poses(
     comparison: &mut TopicComparison,
     sides: &mut [Side; 2],
-    tolerances: &Tolerances,
-) -> Result<(), ReadError> {
+    types: [&str; 2],
+    limits: &TrajectoryLimits,
+) -> Result<Option<String>, ReadError> {
+    let [golden, found] = sides;
+    let both = [
+        trajectory(golden, types[0], limits)?,
+        trajectory(found, types[1], limits)?,
+    ];
+    let both = match both {
+        [Ok(golden), Ok(found)] => [golden, found],
+        [Err(reason), _] | [_, Err(reason)] => return Ok(Some(reason)),
+    };
+    let errors = comparison.distances.entry(APART.to_owned()).or_default();
+    comparison.trajectory = Some(TrajectoryComparison::of(limits, both, errors));
+    Ok(None)
+}
+
+/// Compares the messages of a topic.
+fn run(comparison: &mut TopicComparison, sides: &mut [Side; 2], rules: &Rules<'_>) -> Result<(), ReadError> {
     let by_stamp = comparison.golden != comparison.found;
     let mut number = 0;
     loop {
@@ -149,10 +199,35 @@ fn run(
             (Some(first), Some(second)) => {
                 number += 1;
                 let decoders = [&sides[0].decoder, &sides[1].decoder];
-                pair(comparison, number, [&first, &second], decoders, tolerances);
+                pair(comparison, number, [&first, &second], decoders, rules);
             }
         }
     }
+}
+
+/// Compares the images of two messages, where they have a limit; whether it was done.
+fn likeness(
+    comparison: &mut TopicComparison,
+    number: u64,
+    messages: [&BagMessage; 2],
+    rules: &Rules<'_>,
+    fields: &mut BTreeMap<String, (Value, Value)>,
+) -> bool {
+    let Some((likeness, images)) = rules.likeness.zip(comparison.images.as_mut()) else {
+        return false;
+    };
+    let [golden, found] = messages.map(|message| &message.payload);
+    match likeness(rules.type_name, golden, found) {
+        Ok(ssim) => {
+            if !images.note(number, ssim) {
+                fields.insert(SSIM.to_owned(), (json!(1), json!(ssim)));
+            }
+            let distance = comparison.distances.entry(UNLIKE.to_owned()).or_default();
+            distance.note(number, (1.0 - ssim).max(0.0));
+        }
+        Err(reason) => _ = fields.insert(SSIM.to_owned(), (json!(1), json!(reason))),
+    }
+    true
 }
 
 /// Compares two messages.
@@ -161,21 +236,26 @@ fn pair(
     number: u64,
     messages: [&BagMessage; 2],
     decoders: [&Decoder; 2],
-    tolerances: &Tolerances,
+    rules: &Rules<'_>,
 ) {
-    if messages[0].payload == messages[1].payload {
+    let mut fields = BTreeMap::new();
+    let is_image = likeness(comparison, number, messages, rules, &mut fields);
+    if messages[0].payload == messages[1].payload && fields.is_empty() {
         return;
     }
-    let mut fields = BTreeMap::new();
     let values = [0, 1].map(|side: usize| value(decoders[side], &messages[side].payload));
     if values.iter().any(Option::is_none) {
         let bytes = |side: usize| Value::from(format!("{} bytes", messages[side].payload.len()));
         fields.insert("(bytes that cannot be decoded)".to_owned(), (bytes(0), bytes(1)));
     }
-    let both = |side: usize| values[side].as_ref().filter(|_| fields.is_empty());
+    let is_read = values.iter().all(Option::is_some);
+    let both = |side: usize| values[side].as_ref().filter(|_| is_read);
     let (golden, found) = (both(0), both(1));
     compare("", golden, found, &mut |field, golden, found| {
-        let tolerance = tolerances.of(field);
+        if is_image && field == "data" {
+            return;
+        }
+        let tolerance = rules.tolerances.of(field);
         let numbers = golden.and_then(Value::as_f64).zip(found.and_then(Value::as_f64));
         if let Some((golden, found)) = numbers.filter(|_| tolerance != Some(Tolerance::Any)) {
             let name = Tolerances::name(field).into_owned();

@@ -6,9 +6,10 @@
 mod fields;
 mod golden;
 mod messages;
+mod trajectory;
 
 pub use fields::{FieldChange, changed_fields};
-pub use golden::compare_outputs;
+pub use golden::{Likeness, compare_outputs};
 pub use messages::{Lone, Side};
 
 use holdall_bag::reader::{BagSet, ReadError};
