@@ -2,11 +2,12 @@
 
 import json
 import signal
+import time
 
 from conftest import HOLDALL
 from mcap.reader import make_reader
 from rosbags.highlevel import AnyReader
-from served import until
+from served import ask, ask_bytes, served, until
 from test_disks import audit
 
 STRING, BYTES = "std_msgs/msg/String", "std_msgs/msg/UInt8MultiArray"
@@ -165,3 +166,99 @@ def test_the_profile_for_lakes_gives_the_best_grade_and_other_bags_get_reasons(w
     assert graded(world, bag) == (0, "A", []), world.run("check", "--profile", "lake", bag).stdout
     data = world.info(bag)["custom_data"]
     assert data["run_id"] == "r1" and data["robot_id"]
+
+
+def copies(world):
+    return json.loads(world.run("control", world.folder / "s", "status").stdout)["status"]["promotions"]
+
+
+def test_parts_of_a_running_ring_are_fetched_over_the_socket_and_a_page(world):
+    talker = publish(world)
+    recorder, ring = record(world, "--ring", "12MB", "-b", "1500000", "--lane", f"keep={CHATTER}", "--web", "127.0.0.1:0")
+    address = served(recorder)
+    until(lambda: recorded(world) > 200, "messages")
+    # A span that is not over yet: the messages of its end are waited for.
+    begin = time.time_ns()
+    asked = world.run("control", world.folder / "s", "promote", "event", f"from={begin}", f"to={begin + 1_000_000_000}", f"topics={IMAGE},{CHATTER}")
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout) == {"ok": True, "number": 1, "output": str(world.folder / "event")}
+    assert copies(world)[0]["state"] == "waiting"
+    refused = world.run("control", world.folder / "s", "promote", "event", "from=@9", "to=@8")
+    assert refused.returncode == 2 and '"to" is before "from"' in refused.stderr
+    # The page takes names only, and needs its token.
+    span = {"from": str(begin), "to": str(begin + 400_000_000), "topics": [CHATTER]}
+    assert ask(address, "POST", "/api/promote", {**span, "output": str(world.folder / "x")})[0] == 403
+    assert ask(address, "POST", "/api/promote", {**span, "output": "page"}, token=False)[0] == 401
+    code, text = ask(address, "POST", "/api/promote", {**span, "output": "page"})
+    assert code == 200, text
+    done = until(lambda: (found := copies(world)) and all(copy["state"] == "done" for copy in found) and found, "the copies")
+    assert [copy["part"] for copy in done] == [1, 1] and done[0]["messages"] == world.info(world.folder / "event")["message_count"]
+    for name, wanted in (("event", {IMAGE: (28, 31), CHATTER: (47, 51)}), ("page", {CHATTER: (18, 21)})):
+        found = world.info(world.folder / name)["topics_with_message_count"]
+        counts = {topic["topic_metadata"]["name"]: topic["message_count"] for topic in found}
+        assert set(counts) == set(wanted) and all(low <= counts[topic] <= high for topic, (low, high) in wanted.items()), counts
+        assert world.run("check", world.folder / name).returncode == 0
+    # What it may not keep is refused, what is gone is an error that stays.
+    assert "exists" in world.run("control", world.folder / "s", "promote", "event").stderr
+    assert "an hour ahead" in world.run("control", world.folder / "s", "promote", "later", f"to={begin + 4_000_000_000_000}").stderr
+    world.run("control", world.folder / "s", "promote", "gone", "from=@1000", "to=@2000")
+    gone = until(lambda: (last := copies(world)[-1])["state"] == "failed" and last, "the failure")
+    assert "before the first message" in gone["error"] and not (world.folder / "gone").exists()
+    talker.interrupt()
+    talker.done()
+    assert recorder.stop()[0] in (0, 3)
+    assert not list(ring.glob(".holds/*"))
+    assert world.run("check", ring).returncode == 0
+
+
+def test_what_a_request_waits_for_stays_in_the_ring_and_the_end_of_the_recording_ends_the_wait(world):
+    talker = publish(world)
+    recorder, ring = record(world, "--ring", "6MB", "-b", "700000")
+    until(lambda: recorded(world) > 100, "messages")
+    oldest = world.info(ring)["starting_time"]["nanoseconds_since_epoch"]
+    # An hour ahead: everything from the first message on is kept until then.
+    asked = world.run("control", world.folder / "s", "promote", "event", f"from={oldest}", f"to={time.time_ns() + 3_000_000_000_000}", f"topics={IMAGE}")
+    assert asked.returncode == 0, asked.stderr
+    held = recorded(world)
+    until(lambda: recorded(world) > held + 400, "more than fits")
+    assert sum(path.stat().st_size for path in ring.glob("*.mcap")) > 10_000_000
+    talker.interrupt()
+    talker.done()
+    code, log = recorder.stop()
+    assert code in (0, 3), log
+    event = world.info(world.folder / "event")
+    assert event["starting_time"]["nanoseconds_since_epoch"] - oldest < 200_000_000, (event, log)
+    assert event["message_count"] == audit(world, ring)["topics"][IMAGE]["recorded"]
+
+
+def test_a_page_of_a_folder_copies_a_part_of_a_ring_days_later(world):
+    talker = publish(world)
+    recorder, ring = record(world, "--ring", "8MB", "-b", "1MB")
+    until(lambda: recorded(world) > 700, "messages")
+    talker.interrupt()
+    talker.done()
+    assert recorder.stop()[0] in (0, 3)
+    told = world.info(ring)
+    start, length = told["starting_time"]["nanoseconds_since_epoch"], told["duration"]["nanoseconds"]
+    removed = audit(world, ring)["topics"][IMAGE]["removed"]
+    assert removed > 0 and "removed later (--ring, --max-bag-files)" in world.run("info", ring).stdout
+    part = {"bag": "lab", "output": "part", "from": str(start - 10**9), "to": str(start + length // 2), "topics": [IMAGE]}
+    closed = world.holdall("web", world.folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
+    address = served(closed, "bags: ")
+    until(lambda: json.loads(ask(address, "GET", "/api/bags")[1])["bags"], "the ring in the list")
+    assert ask(address, "POST", "/api/promote", part)[0] == 403
+    closed.stop()
+    web = world.holdall("web", world.folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0", "--allow-changes")
+    address = served(web, "bags: ")
+    until(lambda: json.loads(ask(address, "GET", "/api/bags")[1])["bags"], "the ring in the list")
+    assert ask(address, "POST", "/api/promote", part, token=False)[0] == 401
+    assert ask(address, "POST", "/api/promote", {**part, "output": "../part"})[0] == 400
+    code, text = ask(address, "POST", "/api/promote", part)
+    assert code == 200, text
+    state = until(lambda: (copy := json.loads(ask(address, "GET", "/api/promotions")[1])["promotions"][0])["state"] in ("done", "failed") and copy, "the copy")
+    assert state["state"] == "done" and state["note"] == f"the ring has nothing before {start}", state
+    until(lambda: any(bag["name"] == "part" for bag in json.loads(ask(address, "GET", "/api/bags")[1])["bags"]), "the copy in the list")
+    code, archive = ask_bytes(address, "GET", "/api/download?bag=part")
+    assert code == 200 and len(archive) > 100_000
+    assert world.run("check", world.folder / "part").returncode == 0
+    web.stop()

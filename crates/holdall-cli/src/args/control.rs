@@ -16,6 +16,8 @@ Of a recording:
   holdall control trigger near miss
   holdall control episode start task='pick cup' operator=ana
   holdall control episode stop outcome=success    or: episode discard reason=slipped
+  holdall control promote event from=@1700000000 to=@1700000060 topics=/scan,/odom   copies a part into a bag beside it
+  holdall control status | jq .status.promotions        how far that is
 
 Of a playback:
   holdall control set_rate 2

@@ -23,7 +23,12 @@ const STATUS_MAX: Duration = Duration::from_secs(2);
 pub fn run(args: &ControlArguments) -> VerbResult {
     let exists = |path: &std::path::Path| holdall_io::fs::exists(path).unwrap_or(false);
     let asked = resolve::control::asked(args, exists).map_err(Failure::refused)?;
-    let request = resolve::control::resolve(&asked).map_err(Failure::refused)?;
+    let mut request = resolve::control::resolve(&asked).map_err(Failure::refused)?;
+    // A path means the same to the recording, which has another current directory.
+    if let Some(path) = request["output"].as_str().filter(|path| path.contains('/')) {
+        let path = std::path::absolute(path).map_err(Failure::refused)?;
+        request["output"] = json!(path);
+    }
     let socket = match asked.socket {
         Some(socket) => socket.to_owned(),
         None => only_one(&request)?,

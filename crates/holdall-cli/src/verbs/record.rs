@@ -165,6 +165,7 @@ impl Running {
             observer: recorder.observer(),
             stalled: supervision.stall_flag(),
             past: supervision.past(),
+            promotions: supervision.promotions(),
             snapshot_mode: snapshot,
             host: live_topics::host(args),
         };
@@ -236,6 +237,7 @@ impl Running {
             is_stop && SystemClock.monotonic().saturating_sub(ended) >= REPEATED_SIGNAL
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
+        live.supervision.await_promotions(is_signal);
         let uploaded = live.supervision.finish_upload(is_signal);
         drop((live, self.control_socket, self.found, self.dashboard, self.bridge));
         show(&report, &self.request, self.contract.as_deref(), args)?;

@@ -10,6 +10,7 @@ mod line_command;
 pub mod metrics;
 mod past;
 mod progress;
+pub mod promotions;
 pub mod running;
 mod service_manager;
 
@@ -25,6 +26,7 @@ use holdall_model::units::counted;
 use holdall_record::{RecordControl, status::RecordStatus};
 use holdall_tools::upload::{BesideRecording, UploadError, UploadReport};
 use line_command::LineCommand;
+use promotions::Promotions;
 use std::{
     path::PathBuf,
     sync::{
@@ -72,6 +74,7 @@ pub struct Supervision {
     file_command: Option<FileCommand>,
     alarm_command: Option<AlarmCommand>,
     upload: Option<BesideRecording>,
+    promotions: Promotions,
 }
 
 impl Supervision {
@@ -90,6 +93,7 @@ impl Supervision {
             file_command: None,
             alarm_command: None,
             upload: None,
+            promotions: Promotions::default(),
         }
     }
 
@@ -144,6 +148,24 @@ impl Supervision {
     /// Figures and events of the whole recording.
     pub fn past(&self) -> RecordingPast {
         self.past.clone()
+    }
+
+    /// The parts of the recording that are copied on request.
+    pub fn promotions(&self) -> Promotions {
+        self.promotions.clone()
+    }
+
+    /// Waits until all copies of a recording that has ended are made, or until `pause`, which waits for the span that it is given, returns true: then
+    /// those that are not are ended.
+    pub fn await_promotions(&self, mut pause: impl FnMut(Duration) -> bool) {
+        if !self.promotions.is_idle() {
+            tracing::info!("copying parts of the recording; Ctrl-C ends it");
+        }
+        while !self.promotions.is_idle() {
+            if pause(COMMANDS_POLL) {
+                self.promotions.end();
+            }
+        }
     }
 
     /// Whether something waits for each check: a service manager, a command, or an upload.

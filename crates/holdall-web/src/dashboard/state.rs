@@ -142,6 +142,11 @@ fn shortened(key: &str, value: &Value) -> Value {
     match value {
         Value::Array(list) if key == "viewers" => list.iter().map(viewer).collect(),
         Value::Array(list) if key == "networks" => list.iter().take(NAMED_MAX).map(network).collect(),
+        // The newest ones, and of those that were made none.
+        Value::Array(list) if key == "promotions" => {
+            let open = list.iter().rev().filter(|copy| copy["state"] != json!("done"));
+            open.take(NAMED_MAX).map(named).collect()
+        }
         Value::Array(list) => list.iter().take(NAMED_MAX).map(named).collect(),
         // Events that a recording waits for: texts of any length.
         _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),

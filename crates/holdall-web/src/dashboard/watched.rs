@@ -5,6 +5,7 @@ use crate::{
     http::{Method, Refusal, Request, Response, begin_events, json_body, send},
     listen::Ended,
 };
+use holdall::supervise::promotions::is_name;
 use serde_json::{Value, json};
 use std::{
     io::{self, Write},
@@ -110,7 +111,12 @@ impl Watched {
 
     /// A request of the control socket: its name in the path, its arguments as the body.
     fn execute(&self, name: &str, body: &[u8]) -> Result<Response<'static>, Refusal> {
-        let reply = self.sampler.request(name, &json_body(body)?);
+        let body = json_body(body)?;
+        // A page names a bag; where it is on this computer is not for a page to say.
+        if name == "promote" && !body["output"].as_str().is_none_or(is_name) {
+            return Err(Refusal::new(403, "\"output\" must be a name without a path"));
+        }
+        let reply = self.sampler.request(name, &body);
         let reply = reply.ok_or_else(|| Refusal::new(404, "there is no such request"))?;
         let is_done = reply["ok"] == json!(true);
         Ok(Response {

@@ -2,13 +2,16 @@
 
 use super::{
     Answer, Server,
+    bags::Listed,
     jobs::{Progress, Task},
 };
 use crate::http::{Refusal, Request, Response, json_body};
 use holdall::{
+    supervise::promotions::{Promotion, is_name},
     tools::{ToolError, manage},
     upload::{UploadOptions, Uploader},
 };
+use holdall_io::remote::is_remote;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
@@ -23,12 +26,12 @@ impl Server {
     /// Carries out a change, or refuses it.
     pub(super) fn change(&self, request: &Request) -> Answer {
         if !self.allows_changes {
-            return Err(Refusal::new(
-                403,
-                "this server changes no bags; holdall web --allow-changes does",
-            ));
+            return Err(refused());
         }
         let bag = self.named(request)?;
+        if request.path == "/api/promote" {
+            return self.promote(&bag, request);
+        }
         let path = self.path_of(&bag)?;
         let body = json_body(&request.body)?;
         let text = |key: &str| {
@@ -73,6 +76,30 @@ impl Server {
         self.bags.forget(&bag.name);
         Ok(Some(Response::json(answer.to_string())))
     }
+
+    /// Copies a part of a bag into another one beside it, also while it is recorded.
+    fn promote(&self, bag: &Listed, request: &Request) -> Answer {
+        let body = json_body(&request.body)?;
+        if !body["output"].as_str().is_some_and(is_name) {
+            return Err(Refusal::new(400, "\"output\" must be a name without a path"));
+        }
+        let ring = self.root.find(Path::new(&bag.name));
+        let ring = ring.map_err(|error| Refusal::new(404, &error.to_string()))?;
+        if is_remote(&ring) {
+            return Err(Refusal::new(409, "bags are copied on this computer only"));
+        }
+        let begun = Promotion::of_request(&ring, &body).and_then(|part| self.promotions.begin(part));
+        let reply = begun.map_err(|reason| Refusal::new(409, &reason))?;
+        Ok(Some(Response::json(reply.to_string())))
+    }
+}
+
+/// The refusal of a server that changes nothing.
+pub(super) fn refused() -> Refusal {
+    Refusal::new(
+        403,
+        "this server changes no bags; holdall web --allow-changes does",
+    )
 }
 
 /// Sends a bag to a URL; ends after the parts in flight once the job is cancelled.

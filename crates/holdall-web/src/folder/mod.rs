@@ -32,6 +32,7 @@ use holdall::{
     supervise::{
         control_socket::Requests,
         metrics::program_metrics,
+        promotions::Promotions,
         running::{Running, RunningKind},
     },
     tools::check,
@@ -160,6 +161,7 @@ impl FolderServer {
             host,
             bags: Arc::default(),
             jobs: Jobs::default(),
+            promotions: Promotions::default(),
             open: OpenBags::default(),
             recorders: Recorders::default(),
             playing: Mutex::default(),
@@ -196,6 +198,7 @@ impl Drop for FolderServer {
     fn drop(&mut self) {
         self.listener.ended().set();
         self.server.jobs.end();
+        self.server.promotions.end();
         self.server.recorders.end();
         self.server.end_playback();
     }
@@ -222,6 +225,8 @@ struct Server {
     host: Arc<dyn Host>,
     bags: Arc<Bags>,
     jobs: Jobs,
+    /// Parts of rings that are copied.
+    promotions: Promotions,
     open: OpenBags,
     recorders: Recorders,
     playing: Mutex<Option<Playing>>,
@@ -274,6 +279,9 @@ impl Server {
                 let page = page(DASHBOARD, "../../", &self.nonce, &self.guard);
                 return send(client, &page, with_body);
             }
+            if request.method == Method::Post && path == "/api/promote" && !self.allows_changes {
+                return send(client, &changes::refused().into(), with_body);
+            }
             if watched.answer(request, path, client)? {
                 return Ok(());
             }
@@ -315,6 +323,10 @@ impl Server {
                 )))
             }
             (true, "/api/info") => self.info(&self.bag(parameter(request, "bag")?)?),
+            (true, "/api/promotions") => {
+                let copies = json!({"ok": true, "promotions": self.promotions.json()});
+                Ok(Some(Response::json(copies.to_string())))
+            }
             (true, "/api/download") => self.download(request, client),
             (true, "/api/message") => {
                 let message = self.opened(request)?.message(request)?;
@@ -325,7 +337,9 @@ impl Server {
             (false, "/api/check") => self.read_whole(Task::Check, request),
             (false, "/api/values") => self.read_whole(values::task(request)?, request),
             (false, "/api/track") => self.read_whole(track::task(request)?, request),
-            (false, "/api/rename" | "/api/label" | "/api/delete" | "/api/upload") => self.change(request),
+            (false, "/api/rename" | "/api/label" | "/api/delete" | "/api/upload" | "/api/promote") => {
+                self.change(request)
+            }
             (false, "/api/end_job") => {
                 self.jobs.end_of(&self.named(request)?.name);
                 Ok(Some(Response::json(json!({"ok": true}).to_string())))

@@ -40,6 +40,7 @@ pub fn argument_of(request: &str) -> Option<RequestArgument> {
         "add_marker" => Some(RequestArgument::Text("name")),
         "trigger" => Some(RequestArgument::TextOrNone("name")),
         "episode" => Some(RequestArgument::Values("change")),
+        "promote" => Some(RequestArgument::Values("output")),
         "subscribe_to_topics" => Some(RequestArgument::Texts("topics")),
         "set_rate" => Some(RequestArgument::Values("rate")),
         "seek" => Some(RequestArgument::Values("time")),

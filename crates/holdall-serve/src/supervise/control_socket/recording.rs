@@ -1,7 +1,11 @@
 //! The requests to a recording.
 
 use super::{Requests, refusal};
-use crate::supervise::{RecordingPast, StallFlag, metrics::open_metrics};
+use crate::supervise::{
+    RecordingPast, StallFlag,
+    metrics::open_metrics,
+    promotions::{Promotion, Promotions},
+};
 use holdall_model::{
     episode::{EpisodeChange, EpisodeFields},
     marker::Marker,
@@ -25,6 +29,7 @@ pub const RECORD_REQUESTS: &[&str] = &[
     "add_marker",
     "trigger",
     "episode",
+    "promote",
     "is_recording",
     "get_uri",
     "history",
@@ -45,6 +50,8 @@ pub struct RecordRequests {
     pub stalled: StallFlag,
     /// Figures and events so far.
     pub past: RecordingPast,
+    /// Parts of it that are copied.
+    pub promotions: Promotions,
     /// It stores messages on request only.
     pub snapshot_mode: bool,
     /// Where it records.
@@ -112,6 +119,7 @@ impl Requests for RecordRequests {
             },
             "trigger" => trigger(control, request),
             "episode" => self.episode(request),
+            "promote" => self.promote(request),
             "is_recording" => json!({"ok": true, "recording": control.is_recording()}),
             "history" => json!({"ok": true, "past": self.past.json()}),
             "get_uri" => json!({"ok": true, "uri": control.directory().display().to_string()}),
@@ -144,6 +152,7 @@ impl RecordRequests {
         status["bag"] = json!(self.control.directory().display().to_string());
         status["host"] = json!(self.host);
         status["machine"] = self.past.load();
+        status["promotions"] = json!(self.promotions.json());
         status["snapshot_mode"] = json!(self.snapshot_mode);
         status["snapshots"] = json!(self.snapshot_mode || self.control.waits_for_events());
         status
@@ -163,6 +172,21 @@ impl RecordRequests {
             }
         }
         self.marked(self.control.change_episode(change, fields))
+    }
+
+    /// `{"request": "promote", "output": "event", "from": "@1700000000", "to": "@1700000060", "topics": ["/scan"]}`.
+    fn promote(&self, request: &Value) -> Value {
+        let (control, observer) = (self.control.clone(), self.observer.clone());
+        let promotion = Promotion::of_request(control.directory(), request);
+        let begun = promotion.and_then(|promotion| self.promotions.begin_live(promotion, control, observer));
+        match begun {
+            Ok(reply) => {
+                self.past
+                    .note_event("promote", reply["output"].as_str().unwrap_or_default());
+                reply
+            }
+            Err(reason) => refusal(&reason),
+        }
     }
 
     fn marked(&self, marked: Result<Marker, MarkError>) -> Value {
