@@ -203,7 +203,9 @@ impl TrajectoryComparison {
         let mut problems = Vec::new();
         for (unusable, which) in self.unusable.into_iter().zip(["golden poses", "poses"]) {
             if unusable > 0 {
-                problems.push(format!("{which} without a finite position or a rotation: {unusable}"));
+                problems.push(format!(
+                    "{which} without a finite position or a rotation: {unusable}"
+                ));
             }
         }
         let alone = self.poses[0] - self.pairs;
