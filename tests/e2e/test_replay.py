@@ -110,6 +110,48 @@ def test_goals_of_an_action_are_sent_again_with_their_identifiers(world):
     assert topics[2] in play(world, bag)[1]["topics"]
 
 
+def test_in_lock_step_a_goal_waits_for_the_result_of_the_last_one(world):
+    orders = [3, 5, 4]
+    topics = [f"/count/_action/{part}" for part in ("send_goal/_service_event", "get_result/_service_event")]
+    robot = node(world, goal_events="/count", orders=orders)
+    bag, done = recorded(world, robot, "published", *topics)
+    step = ["--send-actions-as-client", "--step-by", "action /count", "--pace", "listeners", "--timeout", "30"]
+
+    def replay(*arguments):
+        """What a server does: a new one, because a goal is known by its identifier."""
+        server = node(world, action="/count", work_s=0.3)
+        server.wait_for("ready")
+        told, report = play(world, bag, *arguments)
+        found = [server.told.get(timeout=30) for _ in range(2 * len(orders))]
+        server.interrupt()
+        server.process.wait(30)
+        return told, report, [(event["event"], event["id"]) for event in found]
+
+    told, report, happened = replay(*step)
+    assert told.returncode == 0, (told.stderr, report)
+    in_turn = [(event, identity) for identity in done["ids"] for event in ("goal", "finished")]
+    assert happened == in_turn
+    steps = report["steps"]
+    assert (steps["steps"], steps["answered"], steps["missing"]) == (2 * len(orders), 2 * len(orders), 0), steps
+    assert report["elapsed_s"] > 0.9
+    # Two goals at the same time, and all of them without lock-step.
+    told, report, happened = replay(*step, "--in-flight", "2")
+    assert told.returncode == 0 and {identity for _, identity in happened[:2]} == set(done["ids"][:2]), happened
+    _, _, happened = replay("--send-actions-as-client")
+    assert [event for event, _ in happened[:3]] == ["goal"] * 3
+    # A result that does not come in time is named, and the goals after it are sent.
+    told, report, _ = replay(*step, "--step-timeout", "0.1")
+    assert told.returncode == 3 and report["steps"]["missing"] > 0, report["steps"]
+    assert "get_result/_service_event" in told.stderr and "has none by action /count" in told.stderr, told.stderr
+    for flags, reason in [
+        (["--step-by", "action /count"], "no recorded goals of /count and requests of their results are sent again"),
+        (["--send-actions-as-client", "--step-by", "action /other"], "no recorded goals of /other"),
+        (["--step-by", "/a=action /count"], "so that it has no input"),
+    ]:
+        refused = world.run("play", bag, *flags)
+        assert refused.returncode == 2 and reason in refused.stderr, refused.stderr
+
+
 def test_flags_that_need_another_one_are_refused(world):
     told = world.run("play", "bag", "--fail-if-unanswered")
     assert told.returncode == 2 and "--publish-service-requests" in told.stderr

@@ -6,7 +6,8 @@ PLAN, each part optional:
   {"serve": NAME, "introspection": "CONTENTS"|"METADATA", "calls": [[NUMBER, TEXT], ...], "silent": bool}
       a server of test_msgs/srv/BasicTypes that reports each {"event": "request", "number": N, "text": TEXT}; after {"event": "ready"} a line on
       SIGUSR1 makes the node call it itself, then {"event": "called"}; "silent" refuses to answer (it never returns)
-  {"action": NAME} a server of test_msgs/action/Fibonacci that reports {"event": "goal", "order": N, "id": HEX} and {"event": "finished", "id": HEX}
+  {"action": NAME, "work_s": S} a server of test_msgs/action/Fibonacci that reports {"event": "goal", "order": N, "id": HEX} and, after that time,
+      {"event": "finished", "id": HEX}
   {"goal_events": NAME, "orders": [N, ...]} publishes, on SIGUSR1, what the servers of an action with introspection publish (rclpy of Jazzy has none for actions),
       feedback included; then {"event": "published", "ids": [HEX, ...]}
 Ends at SIGINT or SIGTERM.
@@ -65,6 +66,7 @@ def act(node, plan):
     def execute(goal):
         identity = bytes(goal.goal_id.uuid).hex()
         report(event="goal", order=goal.request.order, id=identity)
+        time.sleep(plan.get("work_s", 0))
         goal.succeed()
         report(event="finished", id=identity)
         return Fibonacci.Result(sequence=list(range(goal.request.order)))

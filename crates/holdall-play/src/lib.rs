@@ -22,6 +22,7 @@ mod read_ahead;
 pub mod requests;
 pub mod schedule;
 pub mod status;
+mod step_goals;
 mod step_ledger;
 mod step_rule;
 mod steps;

@@ -1,7 +1,7 @@
 //! Names other nodes that publish the played topics, because a subscription gets the messages of both, and subscriptions that have other
 //! definitions of their types.
 
-use super::steps::Steps;
+use super::{playback::Playback, read_ahead::ReadAhead};
 use holdall_io::clock::Clock;
 use holdall_transport::{GraphEvent, Transport};
 use std::{
@@ -41,17 +41,18 @@ impl Neighbours {
         }
     }
 
-    /// Looks when it is time, and logs one line about new publishers; returns when to look next (monotonic time).
+    /// Looks when it is time, always before the playback has begun, and logs what was found; returns when to look next (monotonic time).
     pub fn look(
         &mut self,
         clock: &dyn Clock,
         transports: &mut [Box<dyn Transport>],
-        steps: &mut Steps,
+        playback: &mut Playback<ReadAhead>,
     ) -> Duration {
         let now = clock.monotonic();
-        if now < self.next {
+        if playback.has_begun() && now < self.next {
             return self.next;
         }
+        let steps = playback.steps();
         let mut events = Vec::new();
         for transport in transports {
             let seen = events.len();

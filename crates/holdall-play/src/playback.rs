@@ -176,6 +176,11 @@ impl<S: Source> Playback<S> {
         }
     }
 
+    /// Whether a message may have been published.
+    pub fn has_begun(&self) -> bool {
+        self.began.is_some()
+    }
+
     /// While preparing, the schedule rests either way: `start_paused` has the user's choice.
     fn is_paused(&self) -> bool {
         match self.phase {
@@ -254,7 +259,8 @@ impl<S: Source> Playback<S> {
             Ok(head) => head,
             Err(next) => return next,
         };
-        if let Some(next) = self.held_by_steps(now, self.parts.steps.allowed()) {
+        let next = self.head.as_ref().map(|head| head.publication);
+        if let Some(next) = self.held_by_steps(now, next) {
             return next;
         }
         self.leave_step(now, stamp);
@@ -289,10 +295,10 @@ impl<S: Source> Playback<S> {
         Next::At(now)
     }
 
-    /// What to wait for while more than `allowed` messages are not answered; `None` if nothing.
-    fn held_by_steps(&mut self, now: Duration, allowed: usize) -> Option<Next> {
+    /// What to wait for before a message of the publication `next`, or before the end; `None` if nothing.
+    fn held_by_steps(&mut self, now: Duration, next: Option<usize>) -> Option<Next> {
         let parts = &mut self.parts;
-        match parts.steps.holds(allowed, now, &parts.publications) {
+        match parts.steps.holds(next, now, &parts.publications) {
             Ok(None) => None,
             Ok(Some(at)) => {
                 self.is_held = true;
@@ -362,7 +368,7 @@ impl<S: Source> Playback<S> {
                 }
                 Poll::End(failure) => {
                     // The last messages are answered, too.
-                    if let Some(next) = self.held_by_steps(now, 0) {
+                    if let Some(next) = self.held_by_steps(now, None) {
                         return Err(next);
                     }
                     self.sought = None;

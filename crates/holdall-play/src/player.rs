@@ -273,9 +273,9 @@ fn play(
         while let Some(request) = shared.next_request() {
             playback.execute(shared.clock.monotonic(), request);
         }
-        let next = playback.step(shared.clock.monotonic());
-        let look = neighbours.look(&*shared.clock, &mut transports, playback.steps());
-        match next {
+        // Before the step that publishes the first message: what does not fit is known by then.
+        let look = neighbours.look(&*shared.clock, &mut transports, &mut playback);
+        match playback.step(shared.clock.monotonic()) {
             Next::At(at) if at <= look => shared.wake.wait_until(&*shared.clock, at),
             Next::At(_) | Next::Signal => {
                 let left = look.saturating_sub(shared.clock.monotonic());

@@ -289,6 +289,20 @@ impl Publications {
         found.map(|requests| requests.calls()).unwrap_or_default()
     }
 
+    /// How many requests a publication has sent.
+    pub(crate) fn requests_of(&self, index: usize) -> u64 {
+        self.0[index]
+            .requests
+            .as_ref()
+            .map_or(0, |requests| requests.calls().sent)
+    }
+
+    /// How many of them have a reply, or were refused.
+    pub(crate) fn replies_to(&self, index: usize) -> u64 {
+        let calls = self.0[index].requests.as_ref().map(|requests| requests.calls());
+        calls.map_or(0, |calls| calls.answered + calls.refused)
+    }
+
     /// Counts answers that have arrived.
     pub fn poll_requests(&self) {
         self.requests().for_each(|requests| {

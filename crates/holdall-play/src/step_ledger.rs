@@ -164,9 +164,12 @@ impl StepLedger {
         Some(sent.saturating_add(self.timeout))
     }
 
-    /// Messages that wait.
-    pub fn in_flight(&self) -> usize {
-        self.waiting.len()
+    /// Messages that wait, each with its publication and the rules that it lacks.
+    pub fn waiting(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = usize>)> {
+        let rules = |step: &Step| step.needs.clone().into_iter().map(|(rule, _)| rule);
+        self.waiting
+            .iter()
+            .map(move |step| (step.publication, rules(step)))
     }
 
     /// Messages that waited, that were answered, and whose answer did not come.
@@ -216,7 +219,7 @@ mod tests {
         assert!(!ledger.answer(0, None), "a third one was not asked for");
         ledger.reach(|_, _| 5);
         assert_eq!(answered(&mut ledger, 14), [ms(4)]);
-        assert_eq!((ledger.in_flight(), ledger.counts()), (0, (1, 1, 0)));
+        assert_eq!((ledger.waiting.len(), ledger.counts()), (0, (1, 1, 0)));
     }
 
     #[test]
@@ -255,7 +258,7 @@ mod tests {
             assert_eq!((missing.number, missing.rule), (number, 4));
         }
         assert!(ledger.is_hopeless());
-        assert_eq!((ledger.in_flight(), ledger.counts()), (0, (3, 0, 3)));
+        assert_eq!((ledger.waiting.len(), ledger.counts()), (0, (3, 0, 3)));
     }
 
     #[test]
@@ -272,6 +275,6 @@ mod tests {
         }
         assert!(!ledger.is_hopeless());
         ledger.forget();
-        assert_eq!((ledger.in_flight(), ledger.counts()), (0, (5, 1, 4)));
+        assert_eq!((ledger.waiting.len(), ledger.counts()), (0, (5, 1, 4)));
     }
 }

@@ -45,6 +45,9 @@ pub enum StepAnswer {
     },
     /// The reply of this service, when the message is a request to it that is sent again.
     Service(String),
+    /// Of this action: each goal is sent when the result of the last one has come, and results are asked for when the goal was accepted or
+    /// rejected. Other messages do not wait.
+    Action(String),
     /// The acknowledgement of all reliable subscriptions.
     Acknowledged,
 }
@@ -67,6 +70,7 @@ impl fmt::Display for StepAnswer {
                 count: Some(count),
             } => write!(f, "{}:{count}", Outside(name)),
             Self::Service(name) => write!(f, "service {}", Outside(name)),
+            Self::Action(name) => write!(f, "action {}", Outside(name)),
             Self::Acknowledged => f.write_str("ack"),
         }
     }
@@ -75,7 +79,7 @@ impl fmt::Display for StepAnswer {
 impl FromStr for StepRule {
     type Err = String;
 
-    /// `[INPUT=]TOPIC[:COUNT]`, `[INPUT=]ack`, `service NAME`.
+    /// `[INPUT=]TOPIC[:COUNT]`, `[INPUT=]ack`, `service NAME`, `action NAME`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (input, answer) = match text.split_once('=') {
             Some((input, answer)) => (Some(full(input)?), answer.trim()),
@@ -88,6 +92,11 @@ impl FromStr for StepRule {
                 return Err("a service answers its own requests, so that it has no input".to_owned());
             }
             StepAnswer::Service(full(name)?)
+        } else if let Some(name) = answer.strip_prefix("action ") {
+            if input.is_some() {
+                return Err("an action answers its own goals, so that it has no input".to_owned());
+            }
+            StepAnswer::Action(full(name)?)
         } else {
             let (name, count) = match answer.rsplit_once(':') {
                 Some((name, count)) => {
@@ -113,7 +122,7 @@ fn full(name: &str) -> Result<String, String> {
     } else {
         format!("/{name}")
     };
-    let expected = "expected [INPUT=]TOPIC[:COUNT], [INPUT=]ack or service NAME";
+    let expected = "expected [INPUT=]TOPIC[:COUNT], [INPUT=]ack, service NAME or action NAME";
     validate_full_name(&name)
         .map_err(|error| format!("{name:?} is not a valid topic name: {}; {expected}", error.kind))?;
     Ok(name)
@@ -129,7 +138,14 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_are_written() {
-        for text in ["/out", "/scan=/out:2", "ack", "/scan=ack", "service /process"] {
+        for text in [
+            "/out",
+            "/scan=/out:2",
+            "ack",
+            "/scan=ack",
+            "service /process",
+            "action /drive",
+        ] {
             assert_eq!(rule(text).to_string(), text);
         }
         assert_eq!(rule(" scan = out:1 ").to_string(), "/scan=/out:1");
@@ -138,7 +154,16 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_is_refused_in_one_sentence() {
-        for text in ["", "=", "/out:0", "/out:x", "/a=service /b", "/a b", "/a="] {
+        for text in [
+            "",
+            "=",
+            "/out:0",
+            "/out:x",
+            "/a=service /b",
+            "/a=action /b",
+            "/a b",
+            "/a=",
+        ] {
             let error = text.parse::<StepRule>().expect_err(text);
             assert!(!error.contains('\n') && !error.is_empty(), "{text}: {error}");
         }

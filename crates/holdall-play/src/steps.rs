@@ -6,6 +6,7 @@ use super::{
     options::ListenerCount,
     publications::Publications,
     status::{Lateness, LatenessMeter},
+    step_goals::{Goals, Hold},
     step_ledger::{Missing, Need, StepLedger},
     step_rule::{Lockstep, StepAnswer, StepRule},
     wake::Wake,
@@ -55,6 +56,8 @@ struct Rule {
     inputs: BTreeSet<usize>,
     /// The topic of [`Answers`].
     topic: Option<usize>,
+    /// The requests of an action.
+    goals: Option<Goals>,
 }
 
 /// Lock-step replay of one playback; without rules it does nothing.
@@ -102,12 +105,17 @@ impl Steps {
                         names.len() - 1
                     }))
                 }
-                StepAnswer::Service(_) | StepAnswer::Acknowledged => None,
+                StepAnswer::Service(_) | StepAnswer::Action(_) | StepAnswer::Acknowledged => None,
+            };
+            let goals = match &text.answer {
+                StepAnswer::Action(name) => Goals::of(name, publications),
+                _ => None,
             };
             rules.push(Rule {
                 text: text.clone(),
                 inputs,
                 topic,
+                goals,
             });
         }
         let stamps = decoders.as_mut().map(|decoders| {
@@ -164,10 +172,10 @@ impl Steps {
         Some(format!("no publisher of {} exists", Outside(topic)))
     }
 
-    /// Whether more than `allowed` messages wait for answers: when to ask again, or why it ends.
+    /// Whether messages that wait for answers hold back one of the publication `next`, or the end: when to ask again, or why it ends.
     pub fn holds(
         &mut self,
-        allowed: usize,
+        next: Option<usize>,
         now: Duration,
         publications: &Publications,
     ) -> Result<Option<Duration>, String> {
@@ -180,7 +188,7 @@ impl Steps {
             tracing::warn!("{sentence}");
             self.first_missing.get_or_insert(sentence);
         }
-        let waits = self.ledger.in_flight() > allowed;
+        let waits = self.is_held(next);
         if self.ledger.is_hopeless() {
             let first = self.first_missing.clone().unwrap_or_default();
             return Err(format!("too many answers in a row did not come: {first}"));
@@ -197,9 +205,25 @@ impl Steps {
         }
     }
 
-    /// Messages that may wait while another one is published.
-    pub fn allowed(&self) -> usize {
-        self.in_flight - 1
+    /// Whether what waits holds back a message of this publication; all of it holds back the end.
+    fn is_held(&self, next: Option<usize>) -> bool {
+        let Some(next) = next else {
+            return self.ledger.waiting().next().is_some();
+        };
+        let hold = |rule: usize, waiting| {
+            self.rules[rule]
+                .goals
+                .map_or(Hold::Counted, |goals| goals.hold(waiting, next))
+        };
+        let mut counted = 0;
+        for (publication, mut rules) in self.ledger.waiting() {
+            let of_rules: Vec<Hold> = rules.by_ref().map(|rule| hold(rule, publication)).collect();
+            if of_rules.contains(&Hold::Always) {
+                return true;
+            }
+            counted += usize::from(of_rules.contains(&Hold::Counted));
+        }
+        counted >= self.in_flight
     }
 
     fn ask_again(&self, now: Duration) -> Duration {
@@ -230,6 +254,7 @@ impl Steps {
                 let calls = publications.calls_of(service);
                 calls.answered + calls.refused
             }
+            StepAnswer::Action(_) => publications.replies_to(publication),
             // What does not know of acknowledgements was not let in.
             _ => publications.acknowledged(publication).unwrap_or(u64::MAX),
         });
@@ -283,6 +308,7 @@ impl Steps {
                 Some(stamp.map_or(Need::Count(1), |stamp| Need::Stamp(stamp.as_nanos())))
             }
             StepAnswer::Service(service) => Some(Need::Reach(publications.calls_of(service).sent)),
+            StepAnswer::Action(_) => Some(Need::Reach(publications.requests_of(publication))),
             StepAnswer::Acknowledged => {
                 publications.acknowledged(publication)?;
                 Some(Need::Reach(publications.handed_over(publication)))
@@ -342,7 +368,8 @@ pub(super) fn listeners(options: &Lockstep, wanted: &[ListenerCount]) -> Vec<Lis
     let mut all = wanted.to_vec();
     for rule in &options.rules {
         let is_same = |known: &ListenerCount| known.topic == rule.input;
-        if !matches!(rule.answer, StepAnswer::Service(_)) && !all.iter().any(is_same) {
+        if !matches!(rule.answer, StepAnswer::Service(_) | StepAnswer::Action(_)) && !all.iter().any(is_same)
+        {
             all.push(ListenerCount {
                 topic: rule.input.clone(),
                 count: 1,
@@ -364,6 +391,16 @@ fn inputs_of(rule: &StepRule, publications: &Publications) -> Result<BTreeSet<us
                 "{} is played itself, so that its messages cannot be answers; exclude or rename it",
                 Outside(name)
             ));
+        }
+        StepAnswer::Action(name) => {
+            let goals = Goals::of(name, publications);
+            let refused = || {
+                format!(
+                    "no recorded goals of {} and requests of their results are sent again",
+                    Outside(name)
+                )
+            };
+            return Ok(goals.ok_or_else(refused)?.inputs().into());
         }
         StepAnswer::Topic { .. } | StepAnswer::Acknowledged => None,
     };

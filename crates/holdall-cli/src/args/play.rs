@@ -256,7 +256,7 @@ pub struct PlayArguments {
     #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "When")]
     pub timeout: Option<Duration>,
 
-    /// Lock-step: publish the next message when the last one is answered: by a message of a topic with its header.stamp or a later one, by COUNT messages, by acknowledgements (ack), or by a service whose requests are sent again ('service /name'); may be given several times: all count
+    /// Lock-step: publish the next message when the last one is answered: by a message of a topic with its header.stamp or a later one, by COUNT messages, by acknowledgements (ack), or by a service whose requests are sent again ('service /name'); 'action /name' sends a goal when the last one has its result; may be given several times: all count
     #[arg(long, value_name = "[INPUT=]ANSWER[:COUNT]", action = clap::ArgAction::Append, help_heading = "When")]
     pub step_by: Vec<StepRule>,
 

@@ -95,14 +95,12 @@ fn diagonalize(matrix: &mut [[f64; 4]; 4]) -> [[f64; 4]; 4] {
                 let turn =
                     |a: &mut f64, b: &mut f64| (*a, *b) = (cosine * *a - sine * *b, sine * *a + cosine * *b);
                 for row in matrix.iter_mut().chain(&mut vectors) {
-                    let [mut a, mut b] = [row[p], row[q]];
-                    turn(&mut a, &mut b);
-                    (row[p], row[q]) = (a, b);
+                    if let Ok([a, b]) = row.get_disjoint_mut([p, q]) {
+                        turn(a, b);
+                    }
                 }
-                for column in 0..4 {
-                    let [mut a, mut b] = [matrix[p][column], matrix[q][column]];
-                    turn(&mut a, &mut b);
-                    (matrix[p][column], matrix[q][column]) = (a, b);
+                if let Ok([one, other]) = matrix.get_disjoint_mut([p, q]) {
+                    one.iter_mut().zip(other).for_each(|(a, b)| turn(a, b));
                 }
             }
         }
