@@ -50,11 +50,7 @@ impl Sink for Mp4Sink {
         let codec = fields
             .video(self.plan.type_name())
             .map_err(ExportError::message)?
-            .ok_or_else(|| {
-                ExportError::message(
-                    "it is not a picture of a video, which holdall compress --video makes of images",
-                )
-            })?;
+            .ok_or_else(|| ExportError::message("it is not a picture of a video"))?;
         let unit = Unit::read(codec, fields.data).map_err(ExportError::message)?;
         if unit.pictures > 1 || unit.is_reordered {
             return Err(ExportError::message(
