@@ -1,6 +1,6 @@
 //! Point clouds in a smaller form and back; each is decoded again before it is taken.
 
-use super::{Coder, Key, Sent, rule::CloudOptions};
+use super::{Coder, Key, Sent, image::has_no_more, rule::CloudOptions};
 use crate::cloud::{Cloud, cloudini, columns};
 use bytes::Bytes;
 use holdall_bag::reader::BagMessage;
@@ -28,8 +28,8 @@ impl Encoder {
             ..cloud.clone()
         };
         // What the payload has beyond its fields would be lost.
-        if cloud.write() != message.payload {
-            return Err("its payload has another order of bytes".to_owned());
+        if !has_no_more(&message.payload, &cloud.write()) {
+            return Err("its payload has more than its fields".to_owned());
         }
         let (format, data) = match self.options {
             CloudOptions::Lossless => {

@@ -2,7 +2,7 @@
 
 use super::{
     Coder, Key, Sent,
-    image::{Frame, Taken, restored},
+    image::{Frame, Taken, is_same, restored},
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
@@ -34,8 +34,8 @@ impl Encoder {
                 "its encoding or order of bytes is not that of the first image of its topic".to_owned(),
             );
         }
-        if restored(form, &frame.taken, &frame.pixels) != message.payload {
-            return Err("it would not come back byte for byte (bytes between rows)".to_owned());
+        if !is_same(&message.payload, &restored(form, &frame.taken, &frame.pixels)) {
+            return Err("it would not come back bit for bit (bytes between rows)".to_owned());
         }
         let (pairs, _) = frame.pixels.bytes.as_chunks::<2>();
         let numbers: Vec<u16> = pairs.iter().map(|bytes| u16::from_be_bytes(*bytes)).collect();
@@ -204,6 +204,29 @@ mod tests {
     }
 
     #[test]
+    fn padding_has_no_meaning() {
+        let image = Image {
+            height: 1,
+            width: 2,
+            encoding: "16UC1",
+            step: 4,
+            data: &[1, 2, 3, 4],
+            ..Image::default()
+        };
+        let mut message = message(0, &image);
+        let mut payload = message.payload.to_vec();
+        // After the NUL of an empty frame_id, and after the last field.
+        assert_eq!(payload[16..20], [0; 4]);
+        payload[18] = 0xfb;
+        payload.extend([7; 3]);
+        message.payload = payload.clone().into();
+        Encoder::default().encode(&message).unwrap();
+        payload.push(7);
+        message.payload = payload.into();
+        assert!(Encoder::default().encode(&message).is_err());
+    }
+
+    #[test]
     fn what_would_not_come_back_stays() {
         let padded = Image {
             height: 2,
@@ -214,7 +237,7 @@ mod tests {
             ..Image::default()
         };
         let reason = Encoder::default().encode(&message(0, &padded)).unwrap_err();
-        assert!(reason.contains("byte for byte"), "{reason}");
+        assert!(reason.contains("bit for bit"), "{reason}");
         let grey = Image {
             height: 1,
             width: 1,

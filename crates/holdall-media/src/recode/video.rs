@@ -6,7 +6,7 @@
 
 use super::{
     Coder, Key, Made, Sent,
-    image::{Frame, Taken, channel, restored, rgb},
+    image::{Frame, Taken, channel, is_same, restored, rgb},
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, Coded},
@@ -130,9 +130,14 @@ impl Encoder {
         }
         let mut frame = Frame::read(message)?;
         suits(&frame, self.is_lossless())?;
-        if self.is_lossless() && restored(&frame.form, &frame.taken, &frame.pixels) != message.payload {
+        if self.is_lossless()
+            && !is_same(
+                &message.payload,
+                &restored(&frame.form, &frame.taken, &frame.pixels),
+            )
+        {
             return Err(
-                "it would not come back byte for byte (bytes between rows, transparent pixels, or an encoding that is converted)".to_owned(),
+                "it would not come back bit for bit (bytes between rows, transparent pixels, or an encoding that is converted)".to_owned(),
             );
         }
         if frame.pixels.channels == 4 {
