@@ -31,7 +31,8 @@ BurstOptions = TypedDict("BurstOptions", {
 }, total=False)  # fmt: skip
 
 CheckOptions = TypedDict("CheckOptions", {
-    "contract": AnyPath, "identity": Some[AnyPath], "profile": Literal["lake"],
+    "contract": AnyPath, "definitions": Some[AnyPath], "distro": str, "from_": Some[str], "identity": Some[AnyPath], "profile": Literal["lake"],
+    "rules": Some[AnyPath],
 }, total=False)  # fmt: skip
 
 CompressOptions = TypedDict("CompressOptions", {
@@ -146,6 +147,7 @@ PreflightOptions = TypedDict("PreflightOptions", {
     "storage": str, "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
     "token_file": AnyPath, "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number],
     "topic_types": Some[str], "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "upload": str, "use_sim_time": bool,
+    "video": Some[str],
 }, total=False)  # fmt: skip
 
 RecordOptions = TypedDict("RecordOptions", {
@@ -169,7 +171,7 @@ RecordOptions = TypedDict("RecordOptions", {
     "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"], "token_file": AnyPath,
     "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number], "topic_types": Some[str],
     "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "trigger": Some[str], "upload": str, "use_sim_time": bool,
-    "web": Union[bool, str],
+    "video": Some[str], "web": Union[bool, str],
 }, total=False)  # fmt: skip
 
 ReindexOptions = TypedDict("ReindexOptions", {

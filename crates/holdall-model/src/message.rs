@@ -1,6 +1,10 @@
 //! A serialized message between the transport and the storage file.
 
-use crate::{time::Timestamp, topic::Gid};
+use crate::{
+    loss::ledger::PublisherIndex,
+    time::Timestamp,
+    topic::{Gid, TopicId},
+};
 use std::sync::Arc;
 
 /// Properties of a message in addition to its bytes.
@@ -14,6 +18,31 @@ pub struct MessageHeader {
     pub publish_time: Option<Timestamp>,
     /// When it was received, on the recorder's clock.
     pub log_time: Timestamp,
+}
+
+/// The part of a message that the cache keeps besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheEntry {
+    /// When it was received, or the simulation's time then.
+    pub log_time: Timestamp,
+    /// When it was sent, where known.
+    pub publish_time: Option<Timestamp>,
+    /// The publisher's sequence number, where known.
+    pub sequence: Option<u64>,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Its publisher.
+    pub publisher: PublisherIndex,
+}
+
+/// Which stamp orders and paces messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MessageOrder {
+    /// Log time.
+    #[default]
+    Received,
+    /// Publish time.
+    Sent,
 }
 
 /// A payload in the transport's own memory (receive buffers, shared memory), which is released on drop.

@@ -1,6 +1,8 @@
 //! What was done to the messages of a topic that got a smaller form, or their first one again: the bag keeps it, so that it says what was
 //! changed in it.
 
+pub mod live;
+
 use crate::{
     text::{Outside, one_line},
     units::counted,
@@ -18,7 +20,7 @@ const LIST_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exactness {
-    /// The messages can be made again, byte for byte.
+    /// The messages can be made again, each field bit for bit.
     #[default]
     Lossless,
     /// Something of them is lost for good.

@@ -125,7 +125,7 @@ impl Assembly {
         );
         let bag_options = bag_options(&options, output.storage, survival)?;
         let compression = options.files.compression.clone();
-        let triggers = options.triggers.clone();
+        let (triggers, recoding) = (options.triggers.clone(), options.files.recoding.clone());
         let tap = tap(&options, &parts);
         let uploaded = options.files.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
@@ -161,6 +161,7 @@ impl Assembly {
         .with_clock(Arc::clone(&parts.time), splits_by_span)
         .with_triggers(triggers.as_ref(), message_time(&parts))
         .with_compression(&compression)?
+        .with_recoding(recoding.as_ref())
         .with_latched(parts.latched.clone())
         .with_contract(tap);
         let view = View {

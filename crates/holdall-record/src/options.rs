@@ -9,7 +9,7 @@ pub use super::{
 };
 use holdall_bag::writer::{CompressionOptions, SplitOptions, UploadedFiles};
 pub use holdall_model::contract::Contract;
-use holdall_model::qos::QosProfile;
+use holdall_model::{qos::QosProfile, recoding::live::LiveRecoding};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Everything about one recording.
@@ -87,6 +87,8 @@ pub struct FileOptions {
     pub topic_compression: BTreeMap<String, String>,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
+    /// Topics whose messages get another form (`--video`).
+    pub recoding: Option<LiveRecoding>,
     /// When to split.
     pub split: SplitOptions,
     /// Topics whose last messages each new file repeats.
@@ -174,6 +176,7 @@ impl Default for FileOptions {
             storage_config: None,
             topic_compression: BTreeMap::new(),
             compression: CompressionOptions::default(),
+            recoding: None,
             split: SplitOptions::default(),
             repeat: RepeatOptions::default(),
             merge_publishers: false,

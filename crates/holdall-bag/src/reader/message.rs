@@ -1,6 +1,6 @@
 //! One message of a bag, which ones are read and in which order, and reading those of one file.
 
-use super::{bag_file::BagFile, error::ReadError, order::MessageOrder};
+use super::{MessageOrder, bag_file::BagFile, error::ReadError};
 use bytes::Bytes;
 use holdall_model::{
     time::Timestamp,

@@ -1,9 +1,9 @@
 //! Parts of bags that can be read side by side: spans of time that share no chunk of a file.
 
 use super::{
+    MessageOrder,
     error::ReadError,
     message::{MessageFilter, before},
-    order::MessageOrder,
     ros1::SharedReader,
     set::BagSet,
 };

@@ -1,12 +1,12 @@
 //! Reads several bags as one: their topics together, their messages merged by time.
 
 use super::{
+    MessageOrder,
     bag::Bag,
     bag_file::BagFile,
     error::ReadError,
     merge::{Merge, OpenStream, Stream},
     message::{self, BagMessage, MessageFilter, Messages, SENT_SLACK, before},
-    order::MessageOrder,
     repeated::hide_copies,
     ros1::Ros1View,
 };

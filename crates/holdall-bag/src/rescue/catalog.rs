@@ -137,6 +137,13 @@ impl Catalog {
         catalog
     }
 
+    /// Whether publishers sent messages of this type on a topic.
+    pub(super) fn has_type(&self, topic: &str, type_name: &str) -> bool {
+        let is_it = |info: &TopicInfo| info.name == topic && info.type_name == type_name;
+        let mut topics = self.topics.values();
+        topics.any(|known| is_it(&known.info) || known.other_types.iter().any(|(info, _)| is_it(info)))
+    }
+
     /// Whether `directory` is the one that was recorded into. If the system did not distinguish directories, the recorder logged none.
     pub(super) fn is_of(&self, directory: &Path) -> bool {
         let Some(identity) = &self.identity else {

@@ -2,25 +2,11 @@
 
 use super::ranges::{BufferRange, list_bytes, read_ranges};
 use holdall_io::survivor::Arena;
+pub use holdall_model::message::CacheEntry;
 use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
 
 /// Slots of a region with this kind hold messages in the layout of segments.
 pub const KIND_MESSAGES: u32 = 1;
-
-/// The part of a message that the cache keeps besides its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheEntry {
-    /// When it was received, or the simulation's time then.
-    pub log_time: Timestamp,
-    /// When it was sent, where known.
-    pub publish_time: Option<Timestamp>,
-    /// The publisher's sequence number, where known.
-    pub sequence: Option<u64>,
-    /// Its topic.
-    pub topic: TopicId,
-    /// Its publisher.
-    pub publisher: PublisherIndex,
-}
 
 /// Bytes of a message's header in the arena: see [`Header`].
 pub const HEADER_BYTES: usize = 40;

@@ -3,6 +3,7 @@
 use super::{
     Found, Missing, RecordedFile, Rescue,
     account::{Sorted, ledger},
+    catalog::Catalog,
 };
 use holdall_model::{
     loss::{
@@ -26,7 +27,7 @@ const LEVELDB_MOVED_NANOS_MAX: i64 = 1_000_000;
 /// Messages of the bag that may be among those in memory.
 #[derive(Default)]
 struct InBag {
-    /// Number of copies at each log time, by topic and payload.
+    /// Number of copies at each log time, by topic and payload, or number where their payload has another form.
     by_payload: HashMap<(String, u64), BTreeMap<i64, u64>>,
     /// By topic, log time, and the low half of the sequence number: for those whose payload is lost.
     by_number: HashMap<(String, i64, u32), u64>,
@@ -41,7 +42,8 @@ fn hash_of(payload: &[u8]) -> u64 {
 }
 
 impl InBag {
-    fn read<F: RecordedFile>(files: &[F], from: Timestamp, is_leveldb: bool) -> Result<Self, F::Error> {
+    fn read<F: RecordedFile>(files: &[F], from: Timestamp, catalog: &Catalog) -> Result<Self, F::Error> {
+        let is_leveldb = catalog.storage == leveldb::format::STORAGE_ID;
         let mut found = Self {
             later_max: if is_leveldb { LEVELDB_MOVED_NANOS_MAX } else { 0 },
             ..Self::default()
@@ -63,7 +65,11 @@ impl InBag {
                     continue;
                 };
                 let (topic, time) = (&channel.info.topic.name, message.log_time.as_nanos());
-                let times = found.by_payload.entry((topic.clone(), hash_of(&message.payload)));
+                let number = message.sequence.to_le_bytes();
+                // What was recorded in another form is known by its number: no payload is so short.
+                let is_known = catalog.has_type(topic, &channel.info.topic.type_name);
+                let hash = hash_of(if is_known { &message.payload[..] } else { &number });
+                let times = found.by_payload.entry((topic.clone(), hash));
                 *times.or_default().entry(time).or_insert(0) += 1;
                 let number = found.by_number.entry((topic.clone(), time, message.sequence));
                 *number.or_insert(0) += 1;
@@ -86,12 +92,15 @@ impl InBag {
                     .is_some()
             });
         };
-        let Some(times) = self.by_payload.get_mut(&(topic.to_owned(), hash_of(payload))) else {
-            return false;
-        };
-        let mut range = times.range_mut(time..=time.saturating_add(self.later_max));
-        let same = range.find(|(_, count)| **count > 0);
-        same.map(|(_, count)| *count -= 1).is_some()
+        [hash_of(payload), hash_of(&low.to_le_bytes()), hash_of(&[0; 4])]
+            .iter()
+            .any(|hash| {
+                let times = self.by_payload.get_mut(&(topic.to_owned(), *hash));
+                let later = time.saturating_add(self.later_max);
+                let same =
+                    times.and_then(|times| times.range_mut(time..=later).find(|(_, count)| **count > 0));
+                same.map(|(_, count)| *count -= 1).is_some()
+            })
     }
 }
 
@@ -109,9 +118,8 @@ impl Rescue {
     /// # Errors
     /// A file that cannot be opened.
     pub fn missing<F: RecordedFile>(&self, files: &[F]) -> Result<Missing, F::Error> {
-        let is_leveldb = self.catalog.storage == leveldb::format::STORAGE_ID;
         let mut in_bag = match self.earliest() {
-            Some(earliest) => InBag::read(files, earliest, is_leveldb)?,
+            Some(earliest) => InBag::read(files, earliest, &self.catalog)?,
             None => InBag::default(),
         };
         let mut sorted = Sorted::default();

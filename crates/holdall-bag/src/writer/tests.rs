@@ -294,6 +294,30 @@ fn closed_files_are_packed_and_only_the_list_of_paths_shows_it() {
     assert_eq!(found, [2, 3, 4]);
 }
 
+#[test]
+fn messages_that_depend_on_each_other_are_in_one_file_that_is_not_too_large() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = SplitOptions {
+        bytes_max: Some(20_000),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&dir.path().join("b"), split);
+    let topic = bag.add_topic(channel("/a")).unwrap();
+    let mut begun = 0;
+    for time in 0..200 {
+        let place = time % 5;
+        bag.keep_together(Some(if place == 0 { 5_000 } else { 0 }));
+        let is_begun = bag.write(topic, message(time, &[7; 1_000])).unwrap();
+        assert!(place == 0 || !is_begun, "at {time}");
+        begun += u32::from(is_begun);
+    }
+    bag.keep_together(None);
+    assert!(begun > 10);
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    let lengths = closed.files.iter().map(|file| fs::metadata(file).unwrap().len());
+    assert!(lengths.max().unwrap() <= 20_000);
+}
+
 /// 300 topics, only one with messages: files of 60 kB consist of messages, not of the repeated records.
 #[test]
 fn short_files_are_not_filled_with_what_they_repeat() {

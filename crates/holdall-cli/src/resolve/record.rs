@@ -17,6 +17,7 @@ use crate::args::{
 };
 use holdall::{
     keys::Seal,
+    recode,
     record::{
         events::EventOptions,
         options::{
@@ -30,6 +31,7 @@ use holdall_io::{machine, main_memory::memory_bytes, os::DiskMode};
 use holdall_model::{
     file_class::{FileClasses, RingLimit},
     lake::{ROBOT_KEY, RUN_KEY},
+    recoding::live::LiveRecoding,
     topic::NodeName,
 };
 use holdall_storage::compression::FORMATS;
@@ -84,6 +86,7 @@ pub fn resolve(
             storage_config: storage.config,
             topic_compression: storage.topic_compression,
             compression: compression(&args.compression)?,
+            recoding: recoding(&args.compression, &args.bag)?,
             split: split(args)?,
             repeat: repeats(args)?,
             merge_publishers: args.bag.merge_publishers,
@@ -379,6 +382,28 @@ fn check_numbers(args: &RecordArguments) -> Result<(), UsageError> {
         });
     }
     Ok(())
+}
+
+/// Topics that get another form.
+fn recoding(args: &CompressionArguments, bag: &BagArguments) -> Result<Option<LiveRecoding>, UsageError> {
+    if args.video.is_empty() {
+        return Ok(None);
+    }
+    if !storage(bag)?.keeps_types() {
+        return Err(UsageError::Clash {
+            first: "--video",
+            second: "--storage",
+            reason: "images that cannot be encoded stay, and only mcap has topics of two types",
+        });
+    }
+    if args.compression_mode == CompressionMode::Message {
+        return Err(UsageError::Clash {
+            first: "--video",
+            second: "--compression-mode message",
+            reason: "encoded images do not become smaller; compress chunks with --storage-preset-profile zstd_fast",
+        });
+    }
+    Ok(Some(recode::live(args.video.clone())))
 }
 
 fn compression(args: &CompressionArguments) -> Result<CompressionOptions, UsageError> {

@@ -19,6 +19,13 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
+    /// Continues what another one began, of which `before` is the description.
+    pub fn after(before: &Recoding) -> Self {
+        Self {
+            form: before.image.clone(),
+        }
+    }
+
     fn encode(&mut self, message: &BagMessage) -> Result<Vec<u8>, String> {
         let frame = Frame::read(message)?;
         if !matches!(frame.form.encoding.as_str(), "16UC1" | "mono16") {

@@ -3,10 +3,12 @@
 mod cloud;
 mod depth;
 mod image;
+mod live;
 mod rule;
 mod verify;
 mod video;
 
+pub use live::live;
 pub use rule::{CloudOptions, How, Rule};
 pub use verify::{VerifyError, verify};
 pub use video::VideoOptions;
@@ -30,7 +32,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        mpsc::{self, Receiver, SyncSender},
+        mpsc::{self, Receiver},
     },
     thread::{self, JoinHandle},
 };
@@ -69,14 +71,14 @@ impl Key {
 
 /// Where a coder puts what it made, in the order of the messages.
 struct Sent<'a> {
-    to: &'a SyncSender<(Key, Made)>,
+    /// False where nothing more is needed.
+    to: &'a mut dyn FnMut(Key, Made) -> bool,
     is_over: bool,
 }
 
 impl Sent<'_> {
     fn send(&mut self, key: Key, made: Made) {
-        // A receiver that has ended needs nothing more.
-        self.is_over |= self.to.send((key, made)).is_err();
+        self.is_over |= !(self.to)(key, made);
     }
 }
 
@@ -110,8 +112,10 @@ impl Stream {
         let (inputs, type_name) = (inputs.clone(), topic.type_name.clone());
         let run = move || {
             let mut coder = make();
+            // A receiver that has ended needs nothing more.
+            let mut send = |key, made| to.send((key, made)).is_ok();
             let mut sent = Sent {
-                to: &to,
+                to: &mut send,
                 is_over: false,
             };
             // What cannot be read is reported by the one who copies.

@@ -110,6 +110,14 @@ impl Encoder {
         }
     }
 
+    /// Continues what another one began, of which `before` is the description.
+    pub fn after(mut self, before: &Recoding) -> Self {
+        self.form.clone_from(&before.image);
+        self.publisher = Some(None);
+        self.likeness = before.likeness.unwrap_or_default();
+        self
+    }
+
     const fn is_lossless(&self) -> bool {
         self.options.quality.is_none()
     }

@@ -1,8 +1,10 @@
 //! How messages wait between the transport and the disk: every choice about the cache.
 
+mod admission;
 mod backlog;
 mod room;
 
+pub use admission::Admission;
 pub use backlog::Backlog;
 pub use room::CacheRoom;
 

@@ -1,6 +1,5 @@
 //! The cache between receiving and writing: bounded in bytes really held, full according to a stated policy, without clock or thread.
 
-mod policy;
 mod returned;
 mod segment;
 mod shared;
@@ -8,8 +7,7 @@ mod shared;
 mod tests;
 
 pub use holdall_bag::rescue::CacheEntry;
-pub use holdall_model::cache::{CacheOptions, CachePolicy, TopicPriority};
-pub use policy::Admission;
+pub use holdall_model::cache::{Admission, CacheOptions, CachePolicy, TopicPriority};
 pub(crate) use segment::HeldLoan;
 pub use segment::{ArenaSource, KeptBytes, Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};

@@ -32,6 +32,14 @@ impl HeldPayload {
         }
     }
 
+    /// As a loan.
+    pub(crate) fn into_loan(self) -> Box<dyn Loan> {
+        match self {
+            Self::Bytes(bytes) => Box::new(bytes),
+            Self::Loan(loan, _) => loan,
+        }
+    }
+
     /// Memory that it keeps, in bytes.
     pub fn held_bytes(&self) -> usize {
         match self {

@@ -75,6 +75,8 @@ pub struct BagWriter {
     latched: Option<Box<Latched>>,
     /// Set if no program can see the bag before its end: `metadata.yaml` is then written once.
     is_unseen: bool,
+    /// See [`BagWriter::keep_together`].
+    run_bytes: Option<usize>,
 }
 
 impl BagWriter {
@@ -138,6 +140,7 @@ impl BagWriter {
             splits: Vec::new(),
             latched: None,
             is_unseen: false,
+            run_bytes: None,
         };
         let begun = bag.files.begin_first(&mut bag.place);
         if let Err(error) = begun.and_then(|()| bag.write_metadata(false)) {
@@ -246,7 +249,8 @@ impl BagWriter {
     ) -> Result<bool, WriteError> {
         let payload_bytes = message.payload.len();
         self.files.choose_for(topic);
-        let split = self.is_split_due(message.log_time, payload_bytes);
+        let split = self.run_bytes != Some(0)
+            && self.is_split_due(message.log_time, self.run_bytes.unwrap_or(payload_bytes));
         if split {
             self.split_class()?;
         } else if !self.files.is_begun() {
@@ -273,6 +277,11 @@ impl BagWriter {
         files.split.written(message.log_time, payload_bytes);
         self.files.note_written();
         Ok(split)
+    }
+
+    /// The next messages need a file with room for this many payload bytes; with 0 the one of the message before.
+    pub fn keep_together(&mut self, run_bytes: Option<usize>) {
+        self.run_bytes = run_bytes;
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use super::{
     packing::{Packed, Packing},
+    recoding::Recoding,
     writer::Writer,
 };
 use crate::{
@@ -16,6 +17,7 @@ use holdall_io::wait::Wait;
 use holdall_model::{
     loss::LossStage,
     message::PayloadRef,
+    recoding::live::LiveRecoding,
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
@@ -26,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 pub(super) enum Route {
     /// It is held back for its definition: [`Delivery::take`] needs its payload.
     Wait,
-    /// It is packed: [`Delivery::take`] needs its payload.
+    /// It is packed, or gets another form: [`Delivery::take`] needs its payload.
     Pack,
     /// [`Delivery::write`] is enough; its payload may remain where it is.
     Write,
@@ -37,6 +39,7 @@ pub(super) struct Delivery {
     cache: Arc<SharedCache>,
     waiting: WaitingTopics,
     packing: Packing,
+    recoding: Recoding,
     writer: Writer,
     /// Topics that had too little room to wait for their definitions.
     given_up: Vec<(TopicId, MessageDefinition)>,
@@ -49,6 +52,7 @@ impl Delivery {
             waiting: WaitingTopics::new(cache.bytes_max() / 4, max_loss_window),
             cache,
             packing: Packing::default(),
+            recoding: Recoding::default(),
             writer,
             given_up: Vec::new(),
         }
@@ -64,6 +68,11 @@ impl Delivery {
         Ok(())
     }
 
+    /// Gives messages another form before they are written.
+    pub fn start_recoding(&mut self, recoding: &LiveRecoding) {
+        self.recoding = Recoding::start(recoding);
+    }
+
     /// The end of the way.
     pub fn writer(&mut self) -> &mut Writer {
         &mut self.writer
@@ -77,6 +86,7 @@ impl Delivery {
     /// Messages of this topic will come; `None` while its definition is being asked for.
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
         match definition {
+            Some(definition) if self.recoding.takes(&info) => self.recoding.add(topic, info, definition),
             Some(definition) => self.writer.add_topic(topic, info, definition),
             None => self.waiting.add(topic, info),
         }
@@ -88,12 +98,14 @@ impl Delivery {
             return;
         }
         // A topic whose messages no longer wait is in the bag.
+        let received = self.waiting.oldest().unwrap_or_default();
         let Some((info, held)) = self.waiting.remove(topic) else {
+            self.recoding.define(topic, &definition);
             return self.writer.define(topic, definition);
         };
-        self.writer.add_topic(topic, info, definition);
+        self.add_topic(topic, info, Some(definition));
         for (entry, payload) in held {
-            self.pack_or_write(entry, payload);
+            self.pack_or_write(entry, payload, received);
         }
         self.writer.count_runs();
     }
@@ -115,7 +127,10 @@ impl Delivery {
 
     /// When the oldest message that is held back was received, at the earliest.
     pub fn oldest_waiting(&self) -> Option<Duration> {
-        self.waiting.oldest()
+        [self.waiting.oldest(), self.recoding.oldest()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What comes next for a message of a topic.
@@ -123,7 +138,7 @@ impl Delivery {
     pub fn route(&self, topic: TopicId) -> Route {
         if !self.writer.has_topic(topic) && self.waiting.contains(topic) {
             Route::Wait
-        } else if self.packing.is_on() {
+        } else if self.packing.is_on() || self.recoding.has(topic) {
             Route::Pack
         } else {
             Route::Write
@@ -134,7 +149,7 @@ impl Delivery {
     pub fn take(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
         match self.route(entry.topic) {
             Route::Wait => self.hold(entry, payload, received),
-            Route::Pack | Route::Write => self.pack_or_write(entry, payload),
+            Route::Pack | Route::Write => self.pack_or_write(entry, payload, received),
         }
     }
 
@@ -151,7 +166,10 @@ impl Delivery {
         }
     }
 
-    fn pack_or_write(&mut self, entry: CacheEntry, payload: HeldPayload) {
+    fn pack_or_write(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
+        if self.recoding.has(entry.topic) && !self.writer.has_further_type(&entry) {
+            return self.recoding.give(entry, payload, received);
+        }
         if self.packing.is_on() {
             return self.pack(entry, payload);
         }
@@ -195,6 +213,21 @@ impl Delivery {
         self.cache.loan_returned(entry.topic, message.held_bytes);
     }
 
+    /// Writes messages that got another form, or kept theirs; with `wait` all that were given away.
+    pub fn write_all_recoded(&mut self, wait: Wait) {
+        let room_bytes = self.cache.bytes_max() / 2;
+        while let Some(message) = self.recoding.take_back(room_bytes, wait, &mut self.writer) {
+            self.writer.write_recoded(&message);
+            self.cache.loan_returned(message.entry.topic, message.held_bytes);
+        }
+        self.writer.count_runs();
+    }
+
+    /// Ends what gives messages another form, when all are in the bag: what it did.
+    pub fn end_recoding(&mut self) -> Option<(String, String)> {
+        self.recoding.end(&mut self.writer)
+    }
+
     /// Writes a message without packing.
     #[inline]
     pub fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>) {
@@ -211,6 +244,7 @@ impl Delivery {
     /// Continues in a new file, after everything in flight.
     pub fn split(&mut self) {
         self.write_all_packed(Wait::UntilReady);
+        self.write_all_recoded(Wait::UntilReady);
         self.writer.split();
     }
 
@@ -222,8 +256,8 @@ impl Delivery {
     /// How far messages are that came here.
     pub fn progress(&self) -> Progress {
         Progress {
-            packing: self.packing.given(),
-            packed: self.packing.back(),
+            packing: self.packing.given() + self.recoding.given(),
+            packed: self.packing.back() + self.recoding.back(),
             written: self.writer.written(),
             ..Progress::default()
         }

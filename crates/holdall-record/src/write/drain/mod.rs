@@ -6,6 +6,7 @@ mod delivery;
 mod durable;
 mod markers;
 mod packing;
+mod recoding;
 mod retain;
 mod runs;
 mod shared;
@@ -38,6 +39,7 @@ use holdall_model::{
     contract::ContractRecord,
     loss::ledger::{Ledger, Restart},
     message::PayloadRef,
+    recoding::live::LiveRecoding,
     topic::{MessageDefinition, TopicId},
     unheard::{names_to_custom_data, not_heard_to_custom_data},
 };
@@ -128,6 +130,14 @@ impl Drain {
         Ok(self)
     }
 
+    /// Gives messages another form before they are written, if the options ask for it.
+    pub(crate) fn with_recoding(mut self, recoding: Option<&LiveRecoding>) -> Self {
+        if let Some(recoding) = recoding {
+            self.delivery.start_recoding(recoding);
+        }
+        self
+    }
+
     /// Keeps messages until an event shows that they are wanted.
     pub(crate) fn with_triggers(mut self, options: Option<&TriggerOptions>, time: MessageTime) -> Self {
         self.triggered =
@@ -203,6 +213,7 @@ impl Drain {
             self.write_segment(segment, received);
         }
         self.delivery.write_all_packed(Wait::No);
+        self.delivery.write_all_recoded(Wait::No);
         self.durable
             .sample_arrivals(now, self.cache.queued_segments() as u64);
         for topic in self.delivery.overdue(now) {
@@ -422,12 +433,14 @@ impl Drain {
             self.define(topic.id, topic.without_definition());
         }
         self.delivery.write_all_packed(Wait::UntilReady);
+        self.delivery.write_all_recoded(Wait::UntilReady);
     }
 
     /// Ends the bag, with the ledger in it. `clock` measures how long messages not yet durable had to wait.
     pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
         self.delivery.writer().settle();
         self.write_markers();
+        let recoded = self.delivery.end_recoding();
         let judged = self.delivery.writer().end_contract(clock.monotonic());
         let Self {
             ledger,
@@ -445,6 +458,7 @@ impl Drain {
             }
             let mut custom_data = durable.end();
             custom_data.extend(markers.end());
+            custom_data.extend(recoded);
             custom_data.extend(judged.map(|record| record.custom_data()));
             custom_data.extend(names_to_custom_data(&shared.unheard_services()));
             custom_data.extend(not_heard_to_custom_data(&shared.not_heard()));

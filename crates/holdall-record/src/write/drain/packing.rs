@@ -3,7 +3,6 @@
 use crate::{cache::CacheEntry, write::waiting::HeldPayload};
 use holdall_bag::writer::{CompressionOptions, PayloadPacking, WriteError};
 use holdall_io::wait::Wait;
-use holdall_model::message::Loan;
 use std::io;
 
 /// A message whose payload is packed by another thread.
@@ -80,12 +79,8 @@ impl Packing {
             bytes: payload.as_payload().len(),
             held_bytes: payload.held_bytes(),
         };
-        let payload: Box<dyn Loan> = match payload {
-            HeldPayload::Bytes(bytes) => Box::new(bytes),
-            HeldPayload::Loan(loan, _) => loan,
-        };
         self.given += 1;
-        threads.submit(message, payload);
+        threads.submit(message, payload.into_loan());
     }
 
     /// The oldest message, if its payload is packed.

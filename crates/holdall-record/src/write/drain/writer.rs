@@ -23,6 +23,7 @@ use holdall_model::{
         ledger::{Interval, Ledger},
     },
     message::PayloadRef,
+    recoding::live::Recoded,
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
@@ -255,6 +256,35 @@ impl Writer {
     #[inline]
     pub fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>, bytes: usize) {
         let topic = self.channels.find(&entry, &self.ledger);
+        self.write_to(topic, entry, payload, bytes);
+    }
+
+    /// Writes a message that was away to get another form, and which may depend on those before it.
+    pub fn write_recoded(&mut self, message: &Recoded) {
+        let entry = message.entry;
+        let topic = match message.into {
+            Some(into) => self.channels.other(entry.topic, into),
+            None => self.channels.own(entry.topic),
+        };
+        self.bag.keep_together(Some(message.run_bytes));
+        self.write_to(topic, entry, PayloadRef::Loan(&*message.payload), message.bytes);
+        self.bag.keep_together(None);
+    }
+
+    /// Whether a message has one of its topic's further types.
+    pub fn has_further_type(&mut self, entry: &CacheEntry) -> bool {
+        let found = self.channels.find(entry, &self.ledger);
+        found.is_some() && found != self.channels.own(entry.topic)
+    }
+
+    #[inline]
+    fn write_to(
+        &mut self,
+        topic: Option<BagTopic>,
+        entry: CacheEntry,
+        payload: PayloadRef<'_>,
+        bytes: usize,
+    ) {
         let (None, Some(topic)) = (&self.failure, topic) else {
             return self.lose(&entry, LossStage::Storage);
         };

@@ -1,7 +1,7 @@
 //! Admission to a cache that fills up: the accounts of each topic's bytes, and the rule over them.
 
-use crate::cache::{CachePolicy, TopicPriority};
-use holdall_model::topic::TopicId;
+use super::{CachePolicy, TopicPriority};
+use crate::topic::TopicId;
 
 /// A topic may hold this many times the free budget (dynamic thresholds, Choudhury and Hahne 1998).
 ///
@@ -42,7 +42,7 @@ impl Admission {
     }
 
     /// Sets the size of the cache in bytes.
-    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
 
@@ -70,17 +70,20 @@ impl Admission {
     }
 
     /// The policy for a full cache.
+    #[inline]
     pub fn policy(&self) -> CachePolicy {
         self.policy
     }
 
     /// Bytes that all topics hold: messages, their overhead and pinned memory of loans.
+    #[inline]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
     /// Bytes that one topic holds.
-    pub(crate) fn topic_held_bytes(&self, topic: TopicId) -> usize {
+    #[inline]
+    pub fn topic_held_bytes(&self, topic: TopicId) -> usize {
         self.topic_held_bytes.get(topic.0 as usize).copied().unwrap_or(0)
     }
 
@@ -89,7 +92,7 @@ impl Admission {
     /// what remains *after* the message: otherwise one large message takes what small ones of other topics
     /// need.
     #[inline]
-    pub(crate) fn admits(&self, topic: TopicId, used_bytes: usize, bytes: usize) -> bool {
+    pub fn admits(&self, topic: TopicId, used_bytes: usize, bytes: usize) -> bool {
         if self.policy != CachePolicy::Fair {
             return true;
         }
@@ -103,6 +106,7 @@ impl Admission {
     }
 
     /// Puts bytes on a topic's account.
+    #[inline]
     pub fn charge(&mut self, topic: TopicId, bytes: usize) {
         let index = topic.0 as usize;
         if index >= self.topic_held_bytes.len() {
@@ -113,6 +117,7 @@ impl Admission {
     }
 
     /// Takes bytes off a topic's account.
+    #[inline]
     pub fn credit(&mut self, topic: TopicId, bytes: usize) {
         if let Some(held) = self.topic_held_bytes.get_mut(topic.0 as usize) {
             debug_assert!(*held >= bytes, "topic {} gave back more than it held", topic.0);

@@ -1,0 +1,134 @@
+//! Messages that are away to get another form, and their topics: each is in the bag from its first message on, of the type that this one has.
+
+use super::writer::Writer;
+use crate::{cache::CacheEntry, write::waiting::HeldPayload};
+use holdall_io::wait::Wait;
+use holdall_model::{
+    recoding::{
+        self,
+        live::{Given, LiveRecoder, LiveRecoding, Recoded},
+    },
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// A topic whose messages are given away.
+struct Topic {
+    info: TopicInfo,
+    definition: MessageDefinition,
+    /// The types that it has in the bag: its own, and that of the new form.
+    has_own: bool,
+    into: Option<&'static str>,
+}
+
+/// Nothing, unless messages get another form.
+#[derive(Default)]
+pub(super) struct Recoding {
+    recoder: Option<Box<dyn LiveRecoder>>,
+    topics: BTreeMap<TopicId, Topic>,
+}
+
+impl Recoding {
+    pub fn start(recoding: &LiveRecoding) -> Self {
+        Self {
+            recoder: Some(recoding.begin()),
+            ..Self::default()
+        }
+    }
+
+    pub fn takes(&self, info: &TopicInfo) -> bool {
+        self.recoder.as_ref().is_some_and(|recoder| recoder.takes(info))
+    }
+
+    pub fn add(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
+        let added = Topic {
+            info,
+            definition,
+            has_own: false,
+            into: None,
+        };
+        self.topics.insert(topic, added);
+    }
+
+    /// Gives a topic its definition.
+    pub fn define(&mut self, topic: TopicId, definition: &MessageDefinition) {
+        if let Some(topic) = self.topics.get_mut(&topic) {
+            topic.definition.clone_from(definition);
+        }
+    }
+
+    /// Whether messages of a topic are given away.
+    #[inline]
+    pub fn has(&self, topic: TopicId) -> bool {
+        !self.topics.is_empty() && self.topics.contains_key(&topic)
+    }
+
+    pub fn give(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
+        let (Some(recoder), Some(topic)) = (&mut self.recoder, self.topics.get(&entry.topic)) else {
+            return;
+        };
+        let held_bytes = payload.held_bytes();
+        let message = Given {
+            entry,
+            payload: payload.into_loan(),
+            held_bytes,
+            received,
+        };
+        recoder.give(&topic.info, message);
+    }
+
+    /// The next message that comes back; the bag has its topic then.
+    pub fn take_back(&mut self, room_bytes: usize, wait: Wait, writer: &mut Writer) -> Option<Recoded> {
+        let recoder = self.recoder.as_mut()?;
+        let message = recoder.take_back(room_bytes, wait == Wait::UntilReady)?;
+        let id = message.entry.topic;
+        if let Some(topic) = self.topics.get_mut(&id) {
+            match message.into {
+                Some(into) if topic.into.is_none() => {
+                    topic.into = Some(into);
+                    let definition = recoder.definition(into);
+                    let info = TopicInfo {
+                        type_name: definition.type_name.clone(),
+                        type_description_hash: definition.type_description_hash.clone(),
+                        ..topic.info.clone()
+                    };
+                    writer.add_type(id, info, definition);
+                }
+                None => topic.add_own(id, writer),
+                Some(_) => {}
+            }
+        }
+        Some(message)
+    }
+
+    /// When the oldest message that is away was received.
+    pub fn oldest(&self) -> Option<Duration> {
+        self.recoder.as_ref()?.oldest()
+    }
+
+    pub fn given(&self) -> u64 {
+        self.recoder.as_ref().map_or(0, |recoder| recoder.given())
+    }
+
+    pub fn back(&self) -> u64 {
+        self.recoder.as_ref().map_or(0, |recoder| recoder.back())
+    }
+
+    /// Puts topics without messages into the bag; returns the entry of `custom_data` about what was done.
+    pub fn end(&mut self, writer: &mut Writer) -> Option<(String, String)> {
+        for (id, topic) in &mut self.topics {
+            if topic.into.is_none() {
+                topic.add_own(*id, writer);
+            }
+        }
+        recoding::Recoding::list_to_custom_data(&self.recoder.as_ref()?.account())
+    }
+}
+
+impl Topic {
+    fn add_own(&mut self, id: TopicId, writer: &mut Writer) {
+        if !std::mem::replace(&mut self.has_own, true) {
+            writer.add_topic(id, self.info.clone(), self.definition.clone());
+        }
+    }
+}
