@@ -36,9 +36,9 @@ CheckOptions = TypedDict("CheckOptions", {
 }, total=False)  # fmt: skip
 
 CompressOptions = TypedDict("CompressOptions", {
-    "cloud": Some[str], "compression": Literal["none", "lz4", "zstd"], "delete_original_after_verify": bool, "encrypt_to": Some[str],
-    "identity": Some[AnyPath], "level": Literal["fastest", "fast", "default", "slow", "slowest"], "mode": Literal["chunk", "file", "message"],
-    "video": Some[str],
+    "as_": Literal["foxglove", "ffmpeg_image_transport", "compressed_image"], "cloud": Some[str], "compression": Literal["none", "lz4", "zstd"],
+    "delete_original_after_verify": bool, "encrypt_to": Some[str], "identity": Some[AnyPath],
+    "level": Literal["fastest", "fast", "default", "slow", "slowest"], "mode": Literal["chunk", "file", "message"], "video": Some[str],
 }, total=False)  # fmt: skip
 
 ConvertOptions = TypedDict("ConvertOptions", {

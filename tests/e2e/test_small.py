@@ -398,3 +398,38 @@ def test_images_that_are_no_video_leave_no_file(tmp_path, world, ffmpeg):
     assert done.returncode == 2 and "no chosen topic has video" in done.stderr, (done.returncode, done.stderr)
     assert "/jpeg: nothing was written: it is not a picture of a video" in done.stderr, done.stderr
     assert not [path for path in (world.folder / "mp4").glob("*")]
+
+
+@pytest.mark.parametrize("carrier, kind", [("ffmpeg_image_transport", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"), ("compressed_image", "sensor_msgs/msg/CompressedImage")])
+def test_other_messages_carry_the_video(tmp_path, world, ffmpeg, carrier, kind):
+    count, pictures = 50, [scene(number) for number in range(50)]
+    topics = {"/camera": pictures, "/grey": [picture[:, :, 0] for picture in pictures]}
+    encodings = {"/camera": "rgb8", "/grey": "mono8"}
+    bag = write(
+        tmp_path / "camera.mcap",
+        {topic: ("sensor_msgs/msg/Image", [(n, plain(n, encodings[topic], picture)) for n, picture in enumerate(found)]) for topic, found in topics.items()},
+    )
+    done = world.run("compress", bag, "-o", world.folder / "small", "--video", "/camera=h264,quality=20", "--video", "/grey=lossless", "--as", carrier)
+    assert done.returncode == 0, done.stderr
+    before, after = read(bag), read(world.folder / "small")
+    formats = {"/camera": "h264;yuv420p;rgb8;rgb8", "/grey": "h264;gray;mono8;mono8"}
+    for topic in topics:
+        assert [one[1:3] for one in after[topic]] == [one[1:3] for one in before[topic]]
+        assert {one[0] for one in after[topic]} == {kind}
+        messages = [one[4] for one in after[topic]]
+        assert [(one.header.stamp.sec, one.header.frame_id) for one in messages] == [(100 + n, f"lens_{n % 3}") for n in range(count)]
+        seen, kinds = decoded(b"".join(one.data for one in messages), "h264", 320, 240)
+        assert len(seen) == count
+        if carrier == "ffmpeg_image_transport":
+            assert {(one.width, one.height, one.encoding) for one in messages} == {(320, 240, formats[topic])}
+            assert [one.pts for one in messages] == list(range(count)) and [one.flags for one in messages] == [int(key) for key, _ in kinds]
+        else:
+            assert {one.format for one in messages} == {"h264"}
+    export = world.run("export", world.folder / "small", "-f", "mp4", "-o", world.folder / "mp4")
+    assert export.returncode == 0 and len(list((world.folder / "mp4").iterdir())) == 2, export.stderr
+    restored = world.run("decompress", world.folder / "small", "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    large = read(world.folder / "large")
+    assert [one[3] for one in large["/grey"]] == [one[3] for one in before["/grey"]]
+    assert all(one[0] == "sensor_msgs/msg/Image" for one in large["/camera"])
+    assert min(psnr(np.frombuffer(one[4].data, np.uint8).reshape(240, 320, 3), picture) for one, picture in zip(large["/camera"], pictures, strict=True)) > 30

@@ -14,8 +14,15 @@ pub const COMPRESSED_IMAGE: &str = "sensor_msgs/msg/CompressedImage";
 /// Images as pictures of a video.
 pub const COMPRESSED_VIDEO: &str = "foxglove_msgs/msg/CompressedVideo";
 
+/// Images as packets of the package `ffmpeg_image_transport`.
+pub const FFMPEG_PACKET: &str = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket";
+
 /// Definitions of types that ROS 2's own packages do not have.
-const OTHERS: [(&str, &str); 2] = [
+const OTHERS: [(&str, &str); 3] = [
+    (
+        FFMPEG_PACKET,
+        "std_msgs/Header header\nint32 width\nint32 height\nstring encoding\nuint64 pts\nuint8 flags\nbool is_bigendian\nuint8[] data\n",
+    ),
     (
         COMPRESSED_VIDEO,
         "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] data\nstring format\n",
@@ -155,12 +162,18 @@ impl<'a> Coded<'a> {
             let format = reader.text()?;
             return Ok(Self { head, format, data });
         }
+        if type_name == FFMPEG_PACKET {
+            let _size = (reader.u32()?, reader.u32()?);
+        }
         let format = reader.text()?;
+        if type_name == FFMPEG_PACKET {
+            let _picture = (reader.u64()?, reader.u8()?, reader.u8()?);
+        }
         let data = data(&mut reader)?;
         Ok(Self { head, format, data })
     }
 
-    /// The payload as `type_name`.
+    /// The payload as `type_name`; as a packet it needs more.
     pub fn write(&self, type_name: &str) -> Vec<u8> {
         let mut writer = CdrWriter::new();
         self.head.write(&mut writer);
@@ -173,6 +186,21 @@ impl<'a> Coded<'a> {
         }
         writer.finish()
     }
+
+    /// The payload as a packet: with the size of the picture, its number among those of its topic, and whether it is a key frame.
+    pub fn write_packet(&self, [width, height]: [u32; 2], number: u64, is_key: bool) -> Vec<u8> {
+        let mut writer = CdrWriter::new();
+        self.head.write(&mut writer);
+        writer.u32(width);
+        writer.u32(height);
+        writer.text(self.format);
+        writer.u64(number);
+        // AV_PKT_FLAG_KEY, and the order of bytes of the images.
+        writer.u8(is_key.into());
+        writer.u8(0);
+        put_data(&mut writer, self.data);
+        writer.finish()
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +209,13 @@ mod tests {
 
     #[test]
     fn every_type_has_a_definition_and_its_hash() {
-        for type_name in [IMAGE, COMPRESSED_IMAGE, COMPRESSED_VIDEO, COMPRESSED_CLOUD] {
+        for type_name in [
+            IMAGE,
+            COMPRESSED_IMAGE,
+            COMPRESSED_VIDEO,
+            COMPRESSED_CLOUD,
+            FFMPEG_PACKET,
+        ] {
             let found = definition(type_name);
             assert!(found.text.contains("frame_id"), "{found:?}");
             assert!(found.type_description_hash.starts_with("RIHS01_"), "{found:?}");
@@ -214,6 +248,8 @@ mod tests {
             let payload = coded.write(type_name);
             assert_eq!(Coded::read(type_name, &payload), Ok(coded));
             assert!(Coded::read(type_name, &payload[..payload.len() - 6]).is_err());
+            let packet = coded.write_packet([4, 2], 7, true);
+            assert_eq!(Coded::read(FFMPEG_PACKET, &packet), Ok(coded));
         }
         assert!(Image::read(&image.write()[..20]).is_err());
     }

@@ -3,6 +3,7 @@
 use super::tools::{Codec, Level};
 use clap::{Args, ValueEnum};
 use holdall::recode;
+use holdall_program::names::{Words, one_of};
 use std::path::PathBuf;
 
 /// Shown below `holdall compress --help`.
@@ -18,6 +19,25 @@ pub const DECOMPRESS_EXAMPLES: &str = "\
 Example:
   holdall decompress lab_zstd -o lab
   holdall decompress lab_video -o lab                       video and depth that `compress --video` made are images again";
+
+/// The messages that carry video.
+const CARRIERS: Words<recode::Carrier> = &[
+    (
+        "foxglove",
+        "foxglove_msgs/msg/CompressedVideo",
+        recode::Carrier::Foxglove,
+    ),
+    (
+        "ffmpeg_image_transport",
+        "ffmpeg_image_transport_msgs/msg/FFMPEGPacket",
+        recode::Carrier::FfmpegImageTransport,
+    ),
+    (
+        "compressed_image",
+        "sensor_msgs/msg/CompressedImage of format h264 or h265",
+        recode::Carrier::CompressedImage,
+    ),
+];
 
 /// What `compress` packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,6 +86,10 @@ pub struct CompressArguments {
         action = clap::ArgAction::Append
     )]
     pub video: Vec<recode::Rule>,
+
+    /// The messages that carry the video of --video
+    #[arg(long = "as", value_name = "MESSAGE", default_value = "foxglove", requires = "video", value_parser = one_of(CARRIERS))]
+    pub carrier: recode::Carrier,
 
     /// Give the point clouds of these topics a smaller form: lossless, or cloudini with coordinates as multiples of resolution=METRES [default: 0.001]; may be given several times
     #[arg(

@@ -244,7 +244,9 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
         CompressMode::File => how.compression_mode = Some(CompressionMode::File),
         CompressMode::Message => how.compression_mode = Some(CompressionMode::Message),
     }
-    let rules = [args.video.as_slice(), &args.cloud].concat();
+    let video = args.video.iter().cloned();
+    let video: Vec<_> = video.map(|rule| rule.carried_by(args.carrier)).collect();
+    let rules = [video.as_slice(), &args.cloud].concat();
     let mut recoder = (!rules.is_empty()).then(|| Recoder::encoding(rules));
     if !args.delete_original_after_verify {
         return rewritten(bags, &args.output, &how, recoder.as_mut(), "compressing");

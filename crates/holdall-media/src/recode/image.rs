@@ -129,6 +129,11 @@ fn order(encoding: &str) -> Option<Order> {
     })
 }
 
+/// Whether pixels of an encoding have one channel.
+pub(super) fn is_grey(encoding: &str) -> bool {
+    matches!(order(encoding), Some(Order::Grey | Order::Deep))
+}
+
 /// The message of an image in the form that it had; one whose encoding cannot be written is `rgb8`. Alpha is opaque.
 pub(super) fn restored(form: &ImageForm, taken: &Taken, pixels: &Pixels) -> Vec<u8> {
     let known = order(&form.encoding);

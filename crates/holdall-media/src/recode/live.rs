@@ -514,8 +514,9 @@ fn begin(how: &How, first: &BagMessage, before: &Recoding) -> Option<(Box<dyn Co
     if options.quality.is_none() && is_deep().ok()? {
         return Some((Box::new(depth::Encoder::after(before)), COMPRESSED_IMAGE));
     }
+    let into = options.carrier.type_name();
     let encoder = video::Encoder::new(options.clone()).after(before);
-    Some((Box::new(encoder), COMPRESSED_VIDEO))
+    Some((Box::new(encoder), into))
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ mod verify;
 mod video;
 
 pub use live::live;
-pub use rule::{CloudOptions, How, Rule};
+pub use rule::{Carrier, CloudOptions, How, Rule};
 pub use verify::{VerifyError, verify};
 pub use video::VideoOptions;
 
 use crate::{
-    carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, IMAGE, definition},
+    carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition},
     cloud::{CLOUD, COMPRESSED_CLOUD},
+    elementary::Codec,
 };
 use bytes::Bytes;
 use holdall_bag::{
@@ -284,7 +285,7 @@ impl Recoder {
                         Box::new(depth::Encoder::default())
                     })
                 }
-                How::Video(options) => Stream::start(inputs, topic, COMPRESSED_VIDEO, move || {
+                How::Video(options) => Stream::start(inputs, topic, options.carrier.type_name(), move || {
                     Box::new(video::Encoder::new(options))
                 }),
             };
@@ -305,7 +306,10 @@ impl Recoder {
             };
             let stream = match (topic.type_name.as_str(), recoding.image) {
                 (COMPRESSED_CLOUD, _) => Stream::start(inputs, topic, CLOUD, || Box::new(cloud::Decoder)),
-                (COMPRESSED_VIDEO, Some(form)) => {
+                (COMPRESSED_VIDEO | FFMPEG_PACKET, Some(form)) => {
+                    Stream::start(inputs, topic, IMAGE, move || Box::new(video::Decoder::new(form)))
+                }
+                (COMPRESSED_IMAGE, Some(form)) if Codec::named(&recoding.codec).is_some() => {
                     Stream::start(inputs, topic, IMAGE, move || Box::new(video::Decoder::new(form)))
                 }
                 (COMPRESSED_IMAGE, Some(form)) => {

@@ -2,7 +2,7 @@
 
 use super::VideoOptions;
 use crate::{
-    carried::{COMPRESSED_IMAGE, IMAGE},
+    carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE},
     cloud::CLOUD,
     elementary::Codec,
 };
@@ -28,6 +28,29 @@ const PRESETS: [&str; 9] = [
 const PRESET: &str = "veryfast";
 /// The resolution of coordinates in metres.
 const RESOLUTION: f32 = 0.001;
+
+/// The messages that carry video.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// `foxglove_msgs/msg/CompressedVideo`.
+    #[default]
+    Foxglove,
+    /// `ffmpeg_image_transport_msgs/msg/FFMPEGPacket`.
+    FfmpegImageTransport,
+    /// `sensor_msgs/msg/CompressedImage`, with the codec as its format.
+    CompressedImage,
+}
+
+impl Carrier {
+    /// Their type.
+    pub(super) const fn type_name(self) -> &'static str {
+        match self {
+            Self::Foxglove => COMPRESSED_VIDEO,
+            Self::FfmpegImageTransport => FFMPEG_PACKET,
+            Self::CompressedImage => COMPRESSED_IMAGE,
+        }
+    }
+}
 
 /// How points become fewer bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +108,7 @@ impl Rule {
             codec,
             quality,
             preset: PRESET.to_owned(),
+            carrier: Carrier::default(),
         };
         for word in words {
             match word.split_once('=') {
@@ -129,6 +153,15 @@ impl Rule {
         };
         let how = How::Cloud(options);
         Ok(Self { topics, how })
+    }
+
+    /// The same, with its video in other messages.
+    #[must_use]
+    pub fn carried_by(mut self, carrier: Carrier) -> Self {
+        if let How::Video(options) = &mut self.how {
+            options.carrier = carrier;
+        }
+        self
     }
 
     /// The pattern.

@@ -5,11 +5,11 @@
 //! messages of the segment keep their form.
 
 use super::{
-    Coder, Key, Made, Sent,
-    image::{Frame, Taken, channel, is_same, restored, rgb},
+    Carrier, Coder, Key, Made, Sent,
+    image::{Frame, Taken, channel, is_grey, is_same, restored, rgb},
 };
 use crate::{
-    carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, Coded},
+    carried::{COMPRESSED_IMAGE, Coded},
     elementary::{Codec, Unit, access_units},
     ffmpeg::{Filter, PICTURE_BYTES_MAX, PROGRAM, decode, version},
     likeness::{PSNR_MIN, psnr, ssim},
@@ -47,6 +47,8 @@ pub struct VideoOptions {
     pub quality: Option<u8>,
     /// The encoder's preset.
     pub preset: String,
+    /// What carries the pictures.
+    pub carrier: Carrier,
 }
 
 /// A message that waits for its segment.
@@ -82,6 +84,8 @@ pub(super) struct Encoder {
     options: VideoOptions,
     form: Option<ImageForm>,
     publisher: Option<Option<Box<PublisherInfo>>>,
+    /// Pictures that were given out.
+    pictures: u64,
     /// Pictures a second.
     rate: usize,
     segment: Option<Segment>,
@@ -101,6 +105,7 @@ impl Encoder {
             options,
             form: None,
             publisher: None,
+            pictures: 0,
             rate: RATE,
             segment: None,
             failures: 0,
@@ -254,18 +259,39 @@ impl Encoder {
                 for one in segment.waiting {
                     let made = one.image.and_then(|image| {
                         let unit = units.next().ok_or("it has no picture")?;
-                        let coded = Coded {
-                            head: image.taken.head(),
-                            format: name(codec),
-                            data: &stream[unit],
-                        };
-                        Ok(Bytes::from(coded.write(COMPRESSED_VIDEO)))
+                        let payload = self.carried(&image.taken, &stream[unit])?;
+                        self.pictures += 1;
+                        Ok(Bytes::from(payload))
                     });
                     sent.send(one.key, made);
                 }
             }
             Err(reason) => self.fail(segment.waiting, &reason, sent),
         }
+    }
+
+    /// A picture in its message.
+    fn carried(&self, taken: &Taken, data: &[u8]) -> Result<Vec<u8>, String> {
+        let (codec, carrier) = (self.options.codec, self.options.carrier);
+        let mut coded = Coded {
+            head: taken.head(),
+            format: name(codec),
+            data,
+        };
+        if carrier != Carrier::FfmpegImageTransport {
+            return Ok(coded.write(carrier.type_name()));
+        }
+        let form = self.form.as_ref().ok_or("it has no form")?;
+        let is_grey = self.is_lossless() && is_grey(&form.encoding);
+        let (target, source) = match (self.is_lossless(), is_grey) {
+            (false, _) => ("rgb8", "yuv420p"),
+            (true, false) => ("rgb8", "gbrp"),
+            (true, true) => ("mono8", "gray"),
+        };
+        let format = format!("{};{source};{target};{}", codec.stream(), form.encoding);
+        coded.format = &format;
+        let is_key = Unit::read(codec, data)?.is_key;
+        Ok(coded.write_packet([form.width, form.height], self.pictures, is_key))
     }
 
     /// The messages of a segment that could not be encoded keep their form.
@@ -409,7 +435,8 @@ impl Decoder {
     }
 
     fn read(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
-        let coded = Coded::read(COMPRESSED_VIDEO, &message.payload).map_err(|error| error.to_string())?;
+        let coded =
+            Coded::read(&message.topic.type_name, &message.payload).map_err(|error| error.to_string())?;
         let codec = Codec::named(coded.format)
             .ok_or_else(|| format!("video of format {:?} is not decoded", coded.format))?;
         let unit = Unit::read(codec, coded.data)?;
