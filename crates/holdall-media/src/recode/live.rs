@@ -577,7 +577,7 @@ mod tests {
         let mut seen = Vec::new();
         for (number, one) in topic.ready.drain(..) {
             let mut first = 0;
-            PayloadRef::Loan(&*one.payload).for_each_slice(&mut |slice| first = slice[0]);
+            PayloadRef::Loan(&*one.payload).for_each_slice(&mut |slice: &[u8]| first = slice[0]);
             seen.push((number, one.into.is_some(), one.run_bytes, first));
         }
         seen
