@@ -128,20 +128,20 @@ pub const FAULTS: [Fault; 11] = [
 ];
 
 impl Fault {
-    /// The kind of rule that it breaks, and the span of that rule's window in seconds.
-    pub fn broken(self) -> Option<(&'static str, f64)> {
+    /// The kind of rule that it breaks.
+    pub fn broken(self) -> Option<&'static str> {
         Some(match self {
             Self::None => return None,
-            Self::Rate => ("rate", 4.0),
-            Self::Gap => ("gap", 0.5),
-            Self::Freeze => ("frozen", 0.5),
-            Self::Drift => ("drift", 12.0),
-            Self::Jump => ("jump", 0.0),
-            Self::Nan => ("non_finite", 0.0),
-            Self::Black => ("image", 0.0),
-            Self::Tree => ("tf", 1.0),
-            Self::Type => ("type", 0.0),
-            Self::Qos => ("qos", 0.0),
+            Self::Rate => "rate",
+            Self::Gap => "gap",
+            Self::Freeze => "frozen",
+            Self::Drift => "drift",
+            Self::Jump => "jump",
+            Self::Nan => "non_finite",
+            Self::Black => "image",
+            Self::Tree => "tf",
+            Self::Type => "type",
+            Self::Qos => "qos",
         })
     }
 }
@@ -152,12 +152,10 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
-/// A recording with a fault, and the planter's log.
+/// A recording with a fault.
 pub struct Planted {
     pub infos: Vec<TopicInfo>,
     pub messages: Vec<Message>,
-    /// When the fault is in the messages first.
-    pub begin: i64,
 }
 
 pub fn plant(seed: u64, fault: Fault) -> Planted {
@@ -173,7 +171,6 @@ pub fn plant(seed: u64, fault: Fault) -> Planted {
     };
     let is_in = |time: i64| (at..at + length).contains(&time);
     let mut messages = Vec::new();
-    let mut begin = None;
     let ppm = if random.below(2) == 0 { 50.0 } else { -50.0 };
     let step = (150_000_000 + random.below(500_000_000)) * if random.below(2) == 0 { 1 } else { -1 };
     let (mut frozen, mut has_nan) = (None, false);
@@ -190,9 +187,6 @@ pub fn plant(seed: u64, fault: Fault) -> Planted {
             _ => random.below(200) == 0,
         };
         if is_left_out {
-            if is_faulty && matches!(fault, Fault::Rate | Fault::Gap) {
-                begin.get_or_insert(at);
-            }
             continue;
         }
         let tail = if random.below(50) == 0 {
@@ -218,9 +212,6 @@ pub fn plant(seed: u64, fault: Fault) -> Planted {
                 }
                 _ => {}
             }
-            if matches!(fault, Fault::Drift | Fault::Jump | Fault::Freeze | Fault::Nan) {
-                begin.get_or_insert(time);
-            }
         }
         messages.push(Message {
             topic: 0,
@@ -233,9 +224,6 @@ pub fn plant(seed: u64, fault: Fault) -> Planted {
         time += 200_000_000 + random.below(20_000_000) - 10_000_000;
         let is_black = fault == Fault::Black && is_in(time);
         let pixels: Vec<u8> = (0..24 * 16).map(|_| if is_black { random.below(4) } else { 20 + random.below(200) } as u8).collect();
-        if is_black {
-            begin.get_or_insert(time);
-        }
         messages.push(Message {
             topic: 1,
             time,
@@ -243,16 +231,11 @@ pub fn plant(seed: u64, fault: Fault) -> Planted {
         });
     }
     let mut time = START + random.below(100_000_000);
-    let mut last = time;
     while time < START + LENGTH * SECOND {
         time += 100_000_000 + random.below(20_000_000) - 10_000_000;
         let mut edges = vec![("map", "odom"), ("odom", "base")];
         if fault == Fault::Tree && is_in(time) {
             edges.pop();
-            // The last transform holds one second.
-            begin.get_or_insert(last + SECOND);
-        } else {
-            last = time;
         }
         messages.push(Message {
             topic: 2,
@@ -266,10 +249,6 @@ pub fn plant(seed: u64, fault: Fault) -> Planted {
         payload: transforms(START, &[("base", "lidar")]),
     });
     messages.sort_by_key(|message| message.time);
-    let first = messages
-        .iter()
-        .find(|message| message.topic == 0)
-        .map_or(START, |message| message.time);
     let info = |name: &str, type_name: &str| TopicInfo {
         name: name.to_owned(),
         type_name: type_name.to_owned(),
@@ -291,14 +270,5 @@ pub fn plant(seed: u64, fault: Fault) -> Planted {
         Fault::Qos => infos[0].offered_qos_profiles[0].reliability = Reliability::BestEffort,
         _ => {}
     }
-    let begin = if matches!(fault, Fault::Type | Fault::Qos) {
-        first
-    } else {
-        begin.unwrap_or(at)
-    };
-    Planted {
-        infos,
-        messages,
-        begin,
-    }
+    Planted { infos, messages }
 }
