@@ -144,3 +144,36 @@ def test_an_episode_is_a_file_and_a_playback_and_a_part_of_a_dataset(world, reco
         rest = 3 - len(tasks)
         assert f"left out: {rest} episode{'s' if rest > 1 else ''} discarded" in done.stdout, done.stdout
         assert json.loads((output / "meta/info.json").read_text())["total_episodes"] == len(tasks)
+
+
+@pytest.mark.parametrize("packed", [(), ("--compression-mode", "message", "--compression-format", "zstd")])
+def test_the_values_of_a_topic_start_and_stop_episodes(world, packed):
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 255, "rate_hz": 200, "qos": {"depth": 255}})
+    talker.wait_for("ready")
+    when = '/chatter: data =~ "^hello [0-9]*5[0-9]$"'
+    program = world.holdall("record", "--topics", "/chatter", "-o", world.folder / "lab", "--episode-when", when, *packed)
+    program.wait_until_says("Listening for topics...")
+    talker.done()
+    code, said = program.stop()
+    assert code == 0, said
+    bag = world.folder / "lab"
+    episodes = world.info(bag)["episodes"]
+    assert [episode["end"] for episode in episodes] == ["stopped"] * 3, said
+    lines = [json.loads(line) for line in world.run("cat", "--json", bag).stdout.splitlines()]
+    spans = [[line["message"]["data"] for line in lines if episode["start_ns"] <= line["log_time"] <= episode["end_ns"]] for episode in episodes]
+    # Each from the first message for which it holds until the first for which it does not, or the end.
+    assert spans == [[f"hello {number}" for number in numbers] for numbers in (range(50, 61), range(150, 161), range(250, 255))]
+    assert world.run("check", bag).returncode == 0
+
+
+def test_conditions_that_start_no_episodes_are_refused_or_named(world, recording):
+    for condition, reason in (("/chatter silent 2s", "expression over its fields"), ("/chatter: data ==", "expected a value")):
+        done = world.run("record", "-a", "-o", world.folder / "no", "--episode-when", condition)
+        assert done.returncode == 2 and reason in done.stderr, done.stderr
+    done = world.run("record", "-a", "-o", world.folder / "no", "--episode-when", "/a: b", "--trigger", "/c: d")
+    assert done.returncode == 2 and "episodes are for recordings of everything" in done.stderr, done.stderr
+    program = recording("lab", "--episode-when", "/chatter: speed > 2")
+    program.wait_until_says("it starts no episodes")
+    more_messages(world, 20)
+    assert program.stop()[0] == 0
+    assert "episodes" not in world.info(world.folder / "lab") or not world.info(world.folder / "lab")["episodes"]

@@ -83,7 +83,7 @@ def test_the_interfaces_have_the_hashes_that_the_recorder_announces(tmp_path):
     package = PACKAGES / "holdall_interfaces"
     texts = sorted((package / "srv").glob("*.srv"))
     cmake = (package / "CMakeLists.txt").read_text()
-    assert [path.stem for path in texts] == ["AddMarker", "GetStatistics"] and all(f'"srv/{path.name}"' in cmake for path in texts)
+    assert [path.stem for path in texts] == ["AddMarker", "ChangeEpisode", "GetStatistics"] and all(f'"srv/{path.name}"' in cmake for path in texts)
     definitions = DEFINITIONS.read_text()
     made = subprocess.run([sys.executable, "-c", HASHES, package, tmp_path], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr

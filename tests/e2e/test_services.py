@@ -11,7 +11,7 @@ CLIENTS = ["rclpy", "kilted", "cyclone"]
 
 
 def of_recorder(name, kind, request=None, **more):
-    package = "holdall_interfaces" if kind in ("AddMarker", "GetStatistics") else "rosbag2_interfaces"
+    package = "holdall_interfaces" if kind in ("AddMarker", "ChangeEpisode", "GetStatistics") else "rosbag2_interfaces"
     return {"service": f"{RECORDER}/{name}", "type": f"{package}/srv/{kind}", "request": request or {}, **more}
 
 
@@ -58,6 +58,10 @@ def test_every_service_of_the_recorder_answers(world, client):
             of_recorder("subscribe_to_topics", "SubscribeToTopics", {"topics": ["/chatter", "/none"]}),
             of_recorder("get_statistics", "GetStatistics"),
             of_recorder("add_marker", "AddMarker", {"name": "curb"}),
+            of_recorder("change_episode", "ChangeEpisode", {"change": "start", "fields": ["task=pick cup", "operator=ana"]}),
+            of_recorder("change_episode", "ChangeEpisode", {"change": "start"}),
+            of_recorder("change_episode", "ChangeEpisode", {"change": "discard", "fields": ["reason=slipped"]}),
+            of_recorder("change_episode", "ChangeEpisode", {"change": "end", "fields": ["x"]}),
         )
     )
     assert answers[:3] == [{"paused": False}, empty, {"paused": True}]
@@ -69,9 +73,13 @@ def test_every_service_of_the_recorder_answers(world, client):
     statistics = json.loads(answers[15]["json"])
     assert answers[15]["recording"] and statistics["topics"]["/chatter"]["recorded"] > 0
     assert answers[16] == {"success": True, "message": ""}
+    assert [answer["success"] for answer in answers[17:]] == [True, False, True, False]
+    assert "an episode runs since" in answers[18]["message"] and "start, stop or discard" in answers[20]["message"], answers
     code, said = program.stop()
     assert code in (0, 3), said
     assert len(list((world.folder / "lab").glob("*.mcap"))) == 2, said
+    [episode] = world.info(world.folder / "lab")["episodes"]
+    assert episode["end"] == "discarded" and episode["fields"] == {"task": "pick cup", "operator": "ana", "reason": "slipped"}
     talker.interrupt()
 
 

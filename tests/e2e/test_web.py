@@ -123,6 +123,39 @@ def test_the_page_shows_the_recording_and_its_buttons_steer_it(world, browser):
     assert "dock <b>" in json.dumps(world.info(world.folder / "bag"))
 
 
+def test_the_button_of_the_page_starts_stops_and_discards_episodes(world, browser):
+    _, recorder, address = start(world)
+    browser.look(1280, 900, "light")
+    browser.open(address.link)
+    shown = "document.getElementById('state').textContent"
+    answer = "document.getElementById('ask-choice').querySelector('[value=\"{}\"]').click()"
+    begin = "document.getElementById('do-episode').click()"
+    given = "document.getElementById('ask-input').value = '{}'; document.getElementById('ask-yes').click()"
+
+    def ended(how, text):
+        until(lambda: browser.script("document.getElementById('do-episode').textContent") == "End episode…", "the button")
+        browser.script(begin)
+        browser.script(answer.format(how))
+        until(lambda: browser.script("!document.getElementById('ask-input').hidden && document.getElementById('ask').open"), "the question")
+        browser.script(given.format(text))
+        until(lambda: browser.script(shown) == "● recording", "the end of the episode")
+
+    until(lambda: browser.script("!!document.getElementById('do-episode')"), "the page")
+    for task, how, text in (("pick <b>", "stop", "success"), ("place", "discard", "slipped")):
+        browser.script(begin)
+        browser.script(given.format(task))
+        until(lambda task=task: browser.script(shown) == f"● recording · episode “{task}” runs", "the episode")
+        assert status(address)["episode"]["fields"] == {"task": task}
+        ended(how, text)
+    assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+    assert recorder.stop()[0] == 0
+    episodes = world.info(world.folder / "bag")["episodes"]
+    assert [(episode["end"], episode["fields"]) for episode in episodes] == [
+        ("stopped", {"task": "pick <b>", "outcome": "success"}),
+        ("discarded", {"task": "place", "reason": "slipped"}),
+    ]
+
+
 def test_live_messages_figures_and_events_are_seen(world, browser):
     _, recorder, address = start(world)
     browser.look(1280, 900, "light")

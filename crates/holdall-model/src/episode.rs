@@ -190,6 +190,11 @@ impl EpisodeState {
         Ok(event)
     }
 
+    /// The open episode: when it started, and what is known of it.
+    pub fn open(&self) -> Option<(Timestamp, &EpisodeFields)> {
+        self.open.as_ref().map(|(start, fields)| (*start, fields))
+    }
+
     /// When the open episode started.
     pub fn open_since(&self) -> Option<Timestamp> {
         self.open.as_ref().map(|(start, _)| *start)

@@ -15,7 +15,7 @@ use super::{
     requests::SessionRequests,
     status::RecordReport,
     step_wait::StepWait,
-    trigger::MessageTime,
+    trigger::{Episodes, MessageTime},
     view::View,
     write::{
         drain::{Drain, DrainOptions, DrainShared},
@@ -127,6 +127,7 @@ impl Assembly {
         let compression = options.files.compression.clone();
         let (triggers, recoding) = (options.triggers.clone(), options.files.recoding.clone());
         let tap = tap(&options, &parts);
+        let episodes = Episodes::new(options.episode_when.as_ref(), control.episodes());
         let uploaded = options.files.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
         let splits_by_span = options.files.split.duration_max.is_some();
@@ -163,7 +164,8 @@ impl Assembly {
         .with_compression(&compression)?
         .with_recoding(recoding.as_ref())
         .with_latched(parts.latched.clone())
-        .with_contract(tap);
+        .with_contract(tap)
+        .with_episodes(episodes);
         let view = View {
             parts,
             clock,

@@ -13,6 +13,7 @@ use holdall_model::{
     episode::{EpisodeChange, EpisodeError, EpisodeFields, EpisodeState},
     loss::durability::not_running,
     marker::{MARKERS_MAX, Marker, MarkerNameError},
+    time::Timestamp,
 };
 use std::{
     path::{Path, PathBuf},
@@ -264,9 +265,15 @@ impl RecordControl {
         Ok(marker)
     }
 
-    /// Whether an episode runs.
-    pub fn has_episode(&self) -> bool {
-        lock(&self.episodes).open_since().is_some()
+    /// The episode that runs: when it started, and its fields.
+    pub fn episode(&self) -> Option<(Timestamp, EpisodeFields)> {
+        let episodes = lock(&self.episodes);
+        episodes.open().map(|(start, fields)| (start, fields.clone()))
+    }
+
+    /// The episodes, which a condition changes, too.
+    pub(super) fn episodes(&self) -> Arc<Mutex<EpisodeState>> {
+        Arc::clone(&self.episodes)
     }
 
     /// Stops the episode that runs when the recording ends.

@@ -47,6 +47,8 @@ pub struct RecordOptions {
     pub triggers: Option<TriggerOptions>,
     /// Topics that should not fall silent or below a rate (`--alarm`). A condition on fields is an event, and watches nothing here.
     pub alarms: Vec<Trigger>,
+    /// An episode runs while this holds (`--episode-when`): an expression over fields.
+    pub episode_when: Option<Trigger>,
     /// Rules that the recording is judged by while it runs (`--contract`).
     pub contract: Option<Arc<Contract>>,
     /// Begin paused (`--start-paused`).
@@ -147,6 +149,7 @@ impl Default for RecordOptions {
             limits: RecordingLimits::default(),
             triggers: None,
             alarms: Vec::new(),
+            episode_when: None,
             contract: None,
             start_paused: false,
             use_sim_time: false,

@@ -437,6 +437,10 @@ pub struct EventArguments {
     #[arg(long, value_name = "EXPRESSION", action = clap::ArgAction::Append)]
     pub trigger: Vec<String>,
 
+    /// Start an episode when this becomes true, and stop it when it becomes false: "/mode: data == 'auto'"
+    #[arg(long, value_name = "TOPIC: EXPRESSION")]
+    pub episode_when: Option<String>,
+
     /// Record this long before an event, in seconds [default: 30]
     ///
     /// These messages wait in memory, in at most three quarters of --max-cache-size. With --before or --after but without --trigger, events come on request only

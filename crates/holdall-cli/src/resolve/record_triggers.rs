@@ -78,3 +78,34 @@ pub(super) fn alarms(texts: &[String]) -> Result<Vec<Trigger>, UsageError> {
         None => Ok(alarms),
     }
 }
+
+/// The condition that starts and stops episodes.
+///
+/// # Errors
+/// An expression that cannot be parsed, one that is not over fields, and a recording that leaves out what is between.
+pub(super) fn episode_when(args: &RecordArguments) -> Result<Option<Trigger>, UsageError> {
+    const FLAG: &str = "--episode-when";
+    let Some(text) = &args.events.episode_when else {
+        return Ok(None);
+    };
+    let is_partial =
+        !args.events.trigger.is_empty() || args.events.before.is_some() || args.events.after.is_some();
+    let mode = is_partial.then_some(self::FLAG);
+    if let Some(second) = mode.or(args.cache.snapshot_mode.then_some("--snapshot-mode")) {
+        return Err(UsageError::Clash {
+            first: FLAG,
+            second,
+            reason: "episodes are for recordings of everything",
+        });
+    }
+    let trigger = parse(FLAG, std::slice::from_ref(text))?.pop();
+    match trigger.filter(|trigger| matches!(trigger.condition, Condition::Fields(_))) {
+        None => Err(UsageError::BadValue {
+            flag: FLAG,
+            value: text.clone(),
+            reason: "expected a topic and an expression over its fields, for example /mode: data == 1"
+                .to_owned(),
+        }),
+        trigger => Ok(trigger),
+    }
+}

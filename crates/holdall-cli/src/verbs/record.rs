@@ -364,9 +364,9 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
                 }
             }
             Some(Event::Key(Key::E)) => {
-                let change = match control.has_episode() {
-                    true => EpisodeChange::Stop,
-                    false => EpisodeChange::Start,
+                let change = match control.episode() {
+                    Some(_) => EpisodeChange::Stop,
+                    None => EpisodeChange::Start,
                 };
                 match control.change_episode(change, EpisodeFields::new()) {
                     Ok(marker) => live.supervision.past().note_event("marker", &marker.name),

@@ -3,9 +3,10 @@
 use super::{Condition, Edge, RateWatch, SilenceWatch, Trigger};
 use crate::{
     dynamic::{DecodeError, TypePlan, expression::Predicate},
+    interface::{Definition, bundle::Bundle},
     message::PayloadRef,
     time::Timestamp,
-    topic::{TopicId, TopicInfo},
+    topic::{DefinitionEncoding, MessageDefinition, TopicId, TopicInfo},
 };
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -126,6 +127,11 @@ impl Conditions {
         }
     }
 
+    /// As [`Self::define`], by the definition of the topic's type, if there is one.
+    pub fn define_stored(&mut self, topic: TopicId, stored: &MessageDefinition) {
+        self.define(topic, &compile(stored));
+    }
+
     /// Whether triggers watch a topic.
     pub fn watches(&self, topic: TopicId) -> bool {
         self.by_topic.contains_key(&topic)
@@ -234,6 +240,19 @@ impl Conditions {
             _ => Vec::new(),
         }
     }
+}
+
+fn compile(stored: &MessageDefinition) -> Result<Arc<TypePlan>, String> {
+    let type_name = &stored.type_name;
+    if stored.encoding == DefinitionEncoding::Unknown {
+        return Err(format!("no definition of {type_name} is known"));
+    }
+    let bundle = Bundle::embedded();
+    let definition = Definition::from_stored_as(stored, type_name, |name| bundle.get(name))
+        .map_err(|error| error.to_string())?;
+    TypePlan::compile(&definition)
+        .map(Arc::new)
+        .map_err(|error| error.to_string())
 }
 
 fn fire(trigger: usize, time: Timestamp, marked: &mut Option<Timestamp>) -> Fired {

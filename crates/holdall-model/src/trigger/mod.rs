@@ -11,6 +11,7 @@ mod intervals;
 mod options;
 mod past;
 mod status;
+mod switch;
 mod wanted;
 mod watch;
 
@@ -19,6 +20,7 @@ pub use intervals::Intervals;
 pub use options::TriggerOptions;
 pub use past::{EventLabel, EventScore, Found, PAST_EVENTS_MAX, PastEvent, PastEvents};
 pub use status::{TriggerCount, TriggerStatus};
+pub use switch::EpisodeSwitch;
 pub use wanted::{Fate, Wanted};
 pub use watch::{Edge, RateWatch, SilenceWatch};
 

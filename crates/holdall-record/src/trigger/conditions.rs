@@ -3,11 +3,9 @@
 use super::{Trigger, TriggerStatus};
 use crate::clock_watch::ClockWatch;
 use holdall_model::{
-    dynamic::TypePlan,
-    interface::{Definition, bundle::Bundle},
     message::PayloadRef,
     time::Timestamp,
-    topic::{DefinitionEncoding, MessageDefinition, TopicId, TopicInfo},
+    topic::{MessageDefinition, TopicId, TopicInfo},
     trigger::{self, Fired},
 };
 use std::sync::Arc;
@@ -37,7 +35,7 @@ impl Conditions {
     /// The definition of a topic's type, or that there is none.
     pub fn define(&mut self, topic: TopicId, definition: &MessageDefinition, status: &mut TriggerStatus) {
         if self.watches(topic) {
-            self.0.define(topic, &compile(definition));
+            self.0.define_stored(topic, definition);
             self.note_states(status);
         }
     }
@@ -85,17 +83,4 @@ impl Conditions {
     pub fn text(&self, trigger: usize) -> &str {
         self.0.text(trigger)
     }
-}
-
-fn compile(stored: &MessageDefinition) -> Result<Arc<TypePlan>, String> {
-    let type_name = &stored.type_name;
-    if stored.encoding == DefinitionEncoding::Unknown {
-        return Err(format!("no definition of {type_name} is known"));
-    }
-    let bundle = Bundle::embedded();
-    let definition = Definition::from_stored_as(stored, type_name, |name| bundle.get(name))
-        .map_err(|error| error.to_string())?;
-    TypePlan::compile(&definition)
-        .map(Arc::new)
-        .map_err(|error| error.to_string())
 }

@@ -6,8 +6,9 @@ use holdall_record::SubscribeAnswer;
 use serde_json::{Value, json};
 
 /// Name below the node's, and type.
-pub const SERVICES: [(&str, &str); 16] = [
+pub const SERVICES: [(&str, &str); 17] = [
     ("add_marker", "holdall_interfaces/srv/AddMarker"),
+    ("change_episode", "holdall_interfaces/srv/ChangeEpisode"),
     ("get_statistics", "holdall_interfaces/srv/GetStatistics"),
     (
         "get_subscribed_topics",
@@ -80,6 +81,11 @@ pub trait RecorderCommands: Send {
     /// # Errors
     /// Why it does not.
     fn add_marker(&self, name: &str) -> Result<(), String>;
+    /// Starts, stops or discards an episode; each of `fields` is NAME=VALUE.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn change_episode(&self, change: &str, fields: &[String]) -> Result<(), String>;
 }
 
 /// `SplitBagfile` and `Resume`: the codes differ by one.
@@ -265,6 +271,13 @@ impl<R: RecorderCommands> Handler for RecorderHandler<R> {
                 Ok(()) => Answer::success(true),
                 Err(reason) => Answer::Refusal(reason),
             },
+            "change_episode" => {
+                let (change, fields) = (text_in(request, "change"), texts_in(request, "fields"));
+                match recorder.change_episode(change, &fields) {
+                    Ok(()) => Answer::success(true),
+                    Err(reason) => Answer::Refusal(reason),
+                }
+            }
             other => Answer::Refusal(format!("there is no service {other}")),
         }
     }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::supervise::control_socket::status_json;
 use holdall_io::mutex::lock;
-use holdall_model::loss::LossSums;
+use holdall_model::{episode::EpisodeChange, loss::LossSums};
 use holdall_record::{RecordControl, RecordObserver, Recorder, SubscribeAnswer};
 use serde_json::{Value, json};
 use std::{
@@ -234,6 +234,21 @@ impl RecorderCommands for RecordingSlot {
         self.with(Err(NOT_RECORDING.to_owned()), |running| {
             let marked = running.control.add_marker(name);
             marked.map(drop).map_err(|error| error.to_string())
+        })
+    }
+
+    fn change_episode(&self, change: &str, fields: &[String]) -> Result<(), String> {
+        let change = EpisodeChange::from_word(change).ok_or("\"change\" is start, stop or discard")?;
+        let pair = |field: &String| {
+            let (name, value) = field
+                .split_once('=')
+                .ok_or(format!("{field:?} is not NAME=VALUE"))?;
+            Ok::<_, String>((name.trim().to_owned(), value.trim().to_owned()))
+        };
+        let fields = fields.iter().map(pair).collect::<Result<_, _>>()?;
+        self.with(Err(NOT_RECORDING.to_owned()), |running| {
+            let changed = running.control.change_episode(change, fields);
+            changed.map(drop).map_err(|error| error.to_string())
         })
     }
 }

@@ -98,6 +98,13 @@ impl RecorderCommands for Fake {
     fn statistics(&self) -> Value {
         json!({"recording": true, "messages_recorded": 7, "json": "{}"})
     }
+    fn change_episode(&self, change: &str, fields: &[String]) -> Result<(), String> {
+        self.note(format!("episode {change} {fields:?}"));
+        match change {
+            "start" => Ok(()),
+            _ => Err("no episode runs".to_owned()),
+        }
+    }
     fn add_marker(&self, name: &str) -> Result<(), String> {
         self.note(format!("marker {name}"));
         if name.is_empty() {
@@ -212,6 +219,12 @@ fn every_service_of_a_recorder_answers() {
         caller.call("add_marker", &json!({"name": "curb"})),
         json!({"success": true, "message": ""})
     );
+    let episode = json!({"change": "start", "fields": ["task=pick"]});
+    assert_eq!(
+        caller.call("change_episode", &episode),
+        json!({"success": true, "message": ""})
+    );
+    assert_eq!(caller.call("change_episode", &none)["success"], false);
     let topics = json!({"topics": ["/tf", "/a"], "topic_types": ["", "p/msg/A"]});
     assert_eq!(
         caller.call("subscribe_to_topics", &topics)["subscribed_topics"],

@@ -29,7 +29,7 @@ use crate::{
     clock_watch::ClockWatch,
     contract::Tap,
     options::TriggerOptions,
-    trigger::MessageTime,
+    trigger::{Episodes, MessageTime},
 };
 use delivery::{Delivery, Route};
 use durable::Durable;
@@ -153,6 +153,12 @@ impl Drain {
         self
     }
 
+    /// Has episodes started and stopped by what is written. Called before the first topic.
+    pub(crate) fn with_episodes(mut self, episodes: Option<Episodes>) -> Self {
+        self.delivery.writer().set_episodes(episodes);
+        self
+    }
+
     /// Repeats the messages that `keeper` has at the beginning of each file. Called before the first message.
     pub(crate) fn with_latched(mut self, keeper: Option<Arc<LatchedKeeper>>) -> Self {
         if let Some(keeper) = keeper {
@@ -224,6 +230,7 @@ impl Drain {
             self.define(topic.id, topic.without_definition());
         }
         self.follow_given_up();
+        self.mark_episodes(false);
         self.delivery.pass_to_judge(last, now);
         if let Err(error) = self.maintain(now) {
             self.delivery.writer().fail(error);
@@ -434,6 +441,18 @@ impl Drain {
         }
         self.delivery.write_all_packed(Wait::UntilReady);
         self.delivery.write_all_recoded(Wait::UntilReady);
+        self.mark_episodes(true);
+        self.run_commands();
+    }
+
+    /// Requests markers of the episodes that messages have started and stopped.
+    fn mark_episodes(&mut self, is_end: bool) {
+        for marker in self.delivery.writer().take_episode_markers(is_end) {
+            tracing::info!("{}", marker.name);
+            if !self.shared.mark(marker) {
+                tracing::warn!("an episode is not in the bag: it has as many markers as it may have");
+            }
+        }
     }
 
     /// Ends the bag, with the ledger in it. `clock` measures how long messages not yet durable had to wait.

@@ -6,6 +6,7 @@ use crate::{
     clock_watch::ClockWatch,
     contract::Tap,
     events::FinishedFile,
+    trigger::Episodes,
     write::{
         checkpoint::{Checkpoints, account_for, by_topic_of_recording, count_repeated, ledger_record},
         drain::DrainStatus,
@@ -22,6 +23,7 @@ use holdall_model::{
         LossStage,
         ledger::{Interval, Ledger},
     },
+    marker::Marker,
     message::PayloadRef,
     recoding::live::Recoded,
     time::Timestamp,
@@ -55,6 +57,8 @@ pub(super) struct Writer {
     is_packed: bool,
     /// `None` without a contract.
     tap: Option<Box<Tap>>,
+    /// `None` unless messages start and stop episodes.
+    episodes: Option<Box<Episodes>>,
 }
 
 impl Writer {
@@ -78,6 +82,7 @@ impl Writer {
             merge_publishers: options.merge_publishers,
             is_packed: false,
             tap: None,
+            episodes: None,
         }
     }
 
@@ -113,6 +118,17 @@ impl Writer {
         self.tap = Some(Box::new(tap));
     }
 
+    /// Has episodes started and stopped by what is written.
+    pub fn set_episodes(&mut self, episodes: Option<Episodes>) {
+        self.episodes = episodes.map(Box::new);
+    }
+
+    /// The markers of episodes since the last call; see [`Episodes::take_markers`].
+    pub fn take_episode_markers(&mut self, is_end: bool) -> Vec<Marker> {
+        let episodes = self.episodes.as_mut();
+        episodes.map_or_else(Vec::new, |episodes| episodes.take_markers(is_end))
+    }
+
     /// Passes on what was written to the judge; see [`Tap::pass`].
     pub fn pass_to_judge(&mut self, last: Option<Timestamp>, held: Duration, now: Duration) {
         if let Some(tap) = &mut self.tap {
@@ -126,6 +142,15 @@ impl Writer {
             && let Some(topic) = self.channels.find(entry, &self.ledger)
         {
             tap.message(topic, entry, payload);
+        }
+        self.note_for_episodes(entry, payload);
+    }
+
+    #[inline]
+    fn note_for_episodes(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
+        if self.episodes.is_some() && self.is_of_own_type(entry) {
+            let switch = self.episodes.as_mut().map(|episodes| &mut episodes.switch);
+            switch.map(|switch| switch.message(entry.topic, entry.log_time, payload));
         }
     }
 
@@ -174,6 +199,10 @@ impl Writer {
 
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
         let judged = self.tap.as_ref().map(|_| (info.clone(), definition.clone()));
+        if let Some(episodes) = &mut self.episodes {
+            episodes.switch.add_topic(topic, &info);
+            episodes.define(topic, &definition);
+        }
         match self.bag.add_topic(ChannelInfo {
             topic: info,
             definition,
@@ -216,6 +245,9 @@ impl Writer {
         };
         if let Some(tap) = &mut self.tap {
             tap.define(own, &definition);
+        }
+        if let Some(episodes) = &mut self.episodes {
+            episodes.define(topic, &definition);
         }
         if let Some(name) = self.bag.set_definition(own, definition) {
             tracing::info!("{name}: a node sent the message definition; it is in the bag now");
@@ -309,6 +341,9 @@ impl Writer {
                 self.written += 1;
                 if let (Some(tap), false) = (&mut self.tap, self.is_packed) {
                     tap.message(topic, &entry, payload);
+                }
+                if !self.is_packed {
+                    self.note_for_episodes(&entry, payload);
                 }
                 if self.watch.is_needed() {
                     self.watch_written(&entry, topic, payload);

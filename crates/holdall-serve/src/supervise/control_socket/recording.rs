@@ -153,6 +153,9 @@ impl RecordRequests {
         status["host"] = json!(self.host);
         status["machine"] = self.past.load();
         status["promotions"] = json!(self.promotions.json());
+        let episode = self.control.episode();
+        status["episode"] =
+            json!(episode.map(|(start, fields)| json!({"start_ns": start, "fields": fields})));
         status["snapshot_mode"] = json!(self.snapshot_mode);
         status["snapshots"] = json!(self.snapshot_mode || self.control.waits_for_events());
         status

@@ -1,0 +1,212 @@
+//! Episodes that run while a condition on the fields of a topic holds.
+
+use super::{Condition, Conditions, Trigger, TriggerState};
+use crate::{
+    episode::{EpisodeChange, EpisodeFields, EpisodeState},
+    marker::Marker,
+    message::PayloadRef,
+    time::Timestamp,
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
+
+/// The trigger that starts episodes; the other one stops them.
+const STARTS: usize = 0;
+
+/// Starts an episode when a condition becomes true, and stops it when that becomes false.
+pub struct EpisodeSwitch {
+    conditions: Conditions,
+    /// When the episode that it has started did.
+    started: Option<Timestamp>,
+    /// When the last message came.
+    last: Timestamp,
+}
+
+impl EpisodeSwitch {
+    /// `None` for a silence or a rate: such a condition becomes true, and never false.
+    pub fn new(trigger: &Trigger) -> Option<Self> {
+        let Condition::Fields(expression) = &trigger.condition else {
+            return None;
+        };
+        let stops = Trigger {
+            condition: Condition::Fields(format!("!({expression})")),
+            ..trigger.clone()
+        };
+        Some(Self {
+            conditions: Conditions::new(&[trigger.clone(), stops]),
+            started: None,
+            last: Timestamp::default(),
+        })
+    }
+
+    /// A topic is recorded from now on.
+    pub fn add_topic(&mut self, topic: TopicId, info: &TopicInfo) {
+        self.conditions.add_topic(topic, info);
+    }
+
+    /// The definition of a topic's type; returns why it starts no episodes, when that is news.
+    pub fn define(&mut self, topic: TopicId, stored: &MessageDefinition) -> Option<String> {
+        let before = self.state().fault;
+        self.conditions.define_stored(topic, stored);
+        self.state().fault.filter(|fault| before.as_ref() != Some(fault))
+    }
+
+    /// Takes note of a message, if it is one of the topic.
+    #[inline]
+    pub fn message(&mut self, topic: TopicId, time: Timestamp, payload: PayloadRef<'_>) {
+        if self.conditions.watches(topic) {
+            self.last = time;
+            self.conditions.message(topic, time, payload);
+        }
+    }
+
+    /// The episodes that have started and stopped since the last call, as markers. One that a person has started is left alone.
+    pub fn take_markers(&mut self, episodes: &mut EpisodeState) -> Vec<Marker> {
+        let mut markers = Vec::new();
+        for fired in self.conditions.take_fired() {
+            let change = match fired.trigger {
+                STARTS => EpisodeChange::Start,
+                _ if self
+                    .started
+                    .take_if(|at| episodes.open_since() == Some(*at))
+                    .is_some() =>
+                {
+                    EpisodeChange::Stop
+                }
+                _ => continue,
+            };
+            if let Ok(event) = episodes.change(change, fired.time, EpisodeFields::new()) {
+                self.started = (change == EpisodeChange::Start).then_some(event.start);
+                markers.push(Marker::of_episode(fired.time, event));
+            }
+        }
+        markers
+    }
+
+    /// As [`Self::take_markers`] after the last message, with the end of an episode that runs on.
+    pub fn end(&mut self, episodes: &mut EpisodeState) -> Vec<Marker> {
+        let mut markers = self.take_markers(episodes);
+        let is_own = self.started.is_some() && episodes.open_since() == self.started;
+        if is_own && let Ok(event) = episodes.change(EpisodeChange::Stop, self.last, EpisodeFields::new()) {
+            markers.push(Marker::of_episode(self.last, event));
+        }
+        markers
+    }
+
+    /// What it watches for.
+    pub fn text(&self) -> &str {
+        self.conditions.text(STARTS)
+    }
+
+    /// Whether it can start episodes.
+    pub fn state(&self) -> TriggerState {
+        self.conditions.states().next().cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        episode::{Episode, EpisodeEnd},
+        topic::DefinitionEncoding,
+    };
+    use proptest::prelude::*;
+
+    const TOPIC: TopicId = TopicId(3);
+
+    fn switch(text: &str) -> EpisodeSwitch {
+        let mut switch = EpisodeSwitch::new(&Trigger::parse(text).unwrap()).unwrap();
+        let info = TopicInfo {
+            name: "/mode".to_owned(),
+            serialization_format: "cdr".to_owned(),
+            ..TopicInfo::default()
+        };
+        switch.add_topic(TOPIC, &info);
+        let stored = MessageDefinition {
+            type_name: "std_msgs/msg/Int32".to_owned(),
+            encoding: DefinitionEncoding::Ros2Msg,
+            text: "int32 data\n".to_owned(),
+            ..MessageDefinition::default()
+        };
+        switch.define(TOPIC, &stored);
+        switch
+    }
+
+    fn feed(switch: &mut EpisodeSwitch, time: i64, value: i32) {
+        let mut payload = vec![0, 1, 0, 0];
+        payload.extend(value.to_le_bytes());
+        switch.message(TOPIC, Timestamp::from_nanos(time), PayloadRef::Bytes(&payload));
+    }
+
+    #[test]
+    fn silences_and_rates_are_not_for_episodes_and_a_field_that_is_missing_is_a_fault() {
+        assert!(EpisodeSwitch::new(&Trigger::parse("/mode silent 2s").unwrap()).is_none());
+        assert!(switch("/mode: data == 1").state().fault.is_none());
+        assert!(switch("/mode: speed == 1").state().fault.is_some());
+    }
+
+    #[test]
+    fn an_episode_of_a_person_is_left_alone() {
+        let (mut switch, mut state) = (switch("/mode: data == 1"), EpisodeState::default());
+        state
+            .change(
+                EpisodeChange::Start,
+                Timestamp::from_nanos(5),
+                EpisodeFields::new(),
+            )
+            .unwrap();
+        feed(&mut switch, 10, 1);
+        feed(&mut switch, 20, 0);
+        assert!(switch.take_markers(&mut state).is_empty() && state.open_since().is_some());
+        // And one that it has started, and a person has ended, has one end.
+        state
+            .change(
+                EpisodeChange::Stop,
+                Timestamp::from_nanos(25),
+                EpisodeFields::new(),
+            )
+            .unwrap();
+        feed(&mut switch, 30, 1);
+        assert_eq!(switch.take_markers(&mut state).len(), 1);
+        state
+            .change(
+                EpisodeChange::Discard,
+                Timestamp::from_nanos(35),
+                EpisodeFields::new(),
+            )
+            .unwrap();
+        feed(&mut switch, 40, 0);
+        assert!(switch.end(&mut state).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn episodes_are_the_spans_in_which_the_condition_holds(
+            values in prop::collection::vec(0..3_i32, 0..40),
+            taken in prop::collection::vec(any::<bool>(), 40),
+        ) {
+            let (mut switch, mut state) = (switch("/mode: data == 1 or data == 2"), EpisodeState::default());
+            let mut markers = Vec::new();
+            let mut wanted: Vec<(i64, i64)> = Vec::new();
+            let mut holds = false;
+            for (time, (value, take)) in (0_i64..).zip(values.iter().zip(taken)) {
+                feed(&mut switch, time, *value);
+                let held = std::mem::replace(&mut holds, *value != 0);
+                match wanted.last_mut() {
+                    Some(last) if held => last.1 = time,
+                    _ if holds => wanted.push((time, time)),
+                    _ => {}
+                }
+                if take {
+                    markers.extend(switch.take_markers(&mut state));
+                }
+            }
+            markers.extend(switch.end(&mut state));
+            let events = markers.iter().filter_map(|marker| Some((marker.time, marker.episode.as_ref()?)));
+            let found = Episode::list(events);
+            prop_assert!(found.iter().all(|episode| episode.end == EpisodeEnd::Stopped));
+            let spans: Vec<_> = found.iter().map(|one| (one.start.as_nanos(), one.until.unwrap().as_nanos())).collect();
+            prop_assert_eq!(spans, wanted);
+        }
+    }
+}
