@@ -86,12 +86,12 @@ impl Classes {
         self.rules.is_in_ring(self.chosen)
     }
 
-    /// The classes that have files, in the order in which these are listed.
-    pub fn begun_in_order(&self) -> Vec<usize> {
-        let mut classes: Vec<usize> = self.all().filter(|class| self.files[*class].is_begun()).collect();
-        // The number follows, so that one name may begin like another.
-        classes.sort_by_key(|class| (*class > 0, format!("{}_", self.rules.name(*class))));
-        classes
+    /// The classes that have an open file, in the order of its number: the last one is the last file of the bag, however its files are listed.
+    pub fn open_in_order(&self) -> Vec<usize> {
+        let number = |class: usize| Some((self.files[class].current.as_ref()?.number(), class));
+        let mut open: Vec<(u32, usize)> = self.all().filter_map(number).collect();
+        open.sort_unstable();
+        open.into_iter().map(|(_, class)| class).collect()
     }
 
     /// How many files that take messages a ring will remove.

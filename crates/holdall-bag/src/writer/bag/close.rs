@@ -23,16 +23,8 @@ impl BagWriter {
         account: impl FnOnce(&BagEnd) -> BTreeMap<String, String>,
     ) -> ClosedBag {
         let mut first_error = failure;
-        let mut records = Some(records);
-        let mut classes = self.files.begun_in_order().into_iter().peekable();
-        while let Some(class) = classes.next().filter(|_| first_error.is_none()) {
-            self.files.choose(class);
-            // They show that all files are whole.
-            let of_last = records.take_if(|_| classes.peek().is_none());
-            if of_last.is_some() && class > 0 {
-                self.place.queue.drain();
-            }
-            first_error = self.finish_current(of_last.unwrap_or_default(), true).err();
+        if first_error.is_none() {
+            first_error = self.finish_all(records).err();
         }
         // A bug here has broken nothing on the disk.
         let is_bug = matches!(first_error, Some(WriteError::Internal));
@@ -76,6 +68,23 @@ impl BagWriter {
             account_faults: Vec::new(),
             failure: first_error,
         }
+    }
+
+    /// Finishes the open files; `records` go into the last one, when the others are whole.
+    fn finish_all(&mut self, records: Vec<(String, MetadataEntries)>) -> Result<(), WriteError> {
+        let mut others = self.files.open_in_order();
+        let Some(last) = others.pop() else {
+            return Ok(());
+        };
+        for class in &others {
+            self.files.choose(*class);
+            self.finish_current(Vec::new(), true)?;
+        }
+        if !others.is_empty() {
+            self.past.wait_closed(&mut self.place.queue)?;
+        }
+        self.files.choose(last);
+        self.finish_current(records, true)
     }
 
     /// Waits until the disk has closed all files, and reads back those that it has failed; with the first error.
