@@ -22,6 +22,13 @@ pub struct SplitOptions {
     pub ring: Option<RingLimit>,
 }
 
+impl SplitOptions {
+    /// Whether files are begun or removed by time.
+    pub fn measures_spans(&self) -> bool {
+        self.duration_max.is_some() || matches!(self.ring, Some(RingLimit::Span(_)))
+    }
+}
+
 /// The time of a message on a clock that does not jump, by its log time.
 pub type SteadyOf = Arc<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
 
@@ -75,7 +82,8 @@ impl SplitRule {
         self.messages > 0
     }
 
-    fn time_of(&self, log_time: Timestamp) -> Timestamp {
+    /// The time of a message on the clock that spans are measured by.
+    pub fn time_of(&self, log_time: Timestamp) -> Timestamp {
         self.steady.as_ref().map_or(log_time, |steady| steady(log_time))
     }
 

@@ -130,7 +130,7 @@ impl Assembly {
         let episodes = Episodes::new(options.episode_when.as_ref(), control.episodes());
         let uploaded = options.files.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
-        let splits_by_span = options.files.split.duration_max.is_some();
+        let measures_spans = options.files.split.measures_spans();
         // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(
             options,
@@ -159,7 +159,7 @@ impl Assembly {
             Arc::clone(&parts.drain),
             drain_options,
         )
-        .with_clock(Arc::clone(&parts.time), splits_by_span)
+        .with_clock(Arc::clone(&parts.time), measures_spans)
         .with_triggers(triggers.as_ref(), message_time(&parts))
         .with_compression(&compression)?
         .with_recoding(recoding.as_ref())

@@ -533,3 +533,31 @@ fn a_ring_removes_its_oldest_files_and_neither_what_is_kept_nor_what_is_being_co
     let of = |name: &str| found.iter().filter(|(topic, ..)| topic == name).count() as u64;
     assert_eq!((of("/kept"), of("/other") + removed), (120, 120));
 }
+
+#[test]
+fn a_ring_keeps_its_span_when_the_clock_is_set_forward_and_back() {
+    // It is set at 40, and again at 80.
+    const SET: i64 = 1_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let split = SplitOptions {
+        bytes_max: Some(20_000),
+        ring: Some(RingLimit::Span(Duration::from_nanos(100))),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&dir.path().join("b"), split);
+    bag.measure_spans_by(Arc::new(|time: Timestamp| Timestamp::from_nanos(time.as_nanos() % SET)));
+    let topic = bag.add_topic(channel("/t")).unwrap();
+    let mut removed = 0;
+    for now in 1..=300 {
+        let stamp = if (40..80).contains(&now) { now + SET } else { now };
+        bag.write(topic, message(stamp, &[7; 4000])).unwrap();
+        bag.wait_settled().unwrap();
+        removed += bag.take_removed().iter().map(|count| count.messages).sum::<u64>();
+        assert!(now > 100 || removed == 0, "{removed} at {now}");
+    }
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert!(closed.failure.is_none());
+    let left = read(&closed.files).len() as u64;
+    // The span, and not more than two files besides.
+    assert!(left + removed == 300 && (100..115).contains(&left), "{left} are left");
+}

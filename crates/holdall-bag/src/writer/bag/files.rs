@@ -88,7 +88,9 @@ impl BagWriter {
         let Some(current) = self.files.current.take() else {
             return Ok(());
         };
-        let (past, writer, channels) = PastFile::of(current.take_apart(), self.files.is_in_ring());
+        let (mut past, writer, channels) = PastFile::of(current.take_apart(), self.files.is_in_ring());
+        let last = past.content.summary.ending_time;
+        past.until = last.map(|last| self.files.split.time_of(last));
         let metadata = rosbag2_record(&own_metadata(&self.place, self.room(), &past));
         self.past.push(past, bytes);
         let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];

@@ -15,7 +15,7 @@ use crate::writer::{
     pack_files::{FilePacker, PackedFile},
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
-use holdall_model::{file_class::RingLimit, repeated::FileRepeats};
+use holdall_model::{file_class::RingLimit, repeated::FileRepeats, time::Timestamp};
 use holdall_storage::{
     compression::packed_name,
     writer::{FileSummary, StorageWriter},
@@ -41,6 +41,8 @@ pub(super) struct PastFile {
     is_announced: bool,
     /// It can be removed to make room for newer ones.
     is_in_ring: bool,
+    /// Time of its last message on the clock that spans are measured by.
+    pub until: Option<Timestamp>,
 }
 
 /// How far a file's compression is.
@@ -69,6 +71,7 @@ impl PastFile {
             is_torn: false,
             is_announced: false,
             is_in_ring,
+            until: None,
         };
         (past, taken.writer, taken.channels)
     }
@@ -279,11 +282,8 @@ impl PastFiles {
             return false;
         };
         let bytes = self.in_ring().map(|past| past.content.summary.bytes).sum();
-        let newest = self
-            .in_ring()
-            .filter_map(|past| past.content.summary.ending_time)
-            .max();
-        ring.is_passed((bytes, open_bytes), oldest.content.summary.ending_time, newest)
+        let newest = self.in_ring().filter_map(|past| past.until).max();
+        ring.is_passed((bytes, open_bytes), oldest.until, newest)
     }
 
     /// The length of the oldest file in bytes.

@@ -168,8 +168,8 @@ impl Drain {
     }
 
     /// Has spans measured by a clock that does not jump, and a new file begun where the one that stamps messages jumps back.
-    pub(crate) fn with_clock(mut self, time: Arc<ClockWatch>, splits_by_span: bool) -> Self {
-        self.delivery.writer().set_clock(time, splits_by_span);
+    pub(crate) fn with_clock(mut self, time: Arc<ClockWatch>, measures_spans: bool) -> Self {
+        self.delivery.writer().set_clock(time, measures_spans);
         self
     }
 

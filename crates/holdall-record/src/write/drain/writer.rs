@@ -104,8 +104,8 @@ impl Writer {
     }
 
     /// Has spans measured by a clock that does not jump, and a new file begun where the one that stamps messages jumps back.
-    pub fn set_clock(&mut self, clock: Arc<ClockWatch>, splits_by_span: bool) {
-        if splits_by_span {
+    pub fn set_clock(&mut self, clock: Arc<ClockWatch>, measures_spans: bool) {
+        if measures_spans {
             let of_bag = Arc::clone(&clock);
             self.bag
                 .measure_spans_by(Arc::new(move |stamp| of_bag.steady_of(stamp)));
