@@ -66,9 +66,7 @@ impl Drop for Hold {
 pub fn is_held(bag: &Path, first: Timestamp, last: Timestamp) -> bool {
     let listed = fs::list_dir_up_to(&bag.join(FOLDER), HOLDS_MAX).unwrap_or_default();
     listed.iter().any(|entry| {
-        if !matches!(writer_of(&entry.path), Ok(Some(_))) {
-            // It belongs to a program that was killed.
-            drop(fs::remove_file(&entry.path));
+        if is_dead(&entry.path) {
             return false;
         }
         let text = fs::read_to_string(&entry.path, BYTES_MAX).unwrap_or_default();
@@ -78,6 +76,21 @@ pub fn is_held(bag: &Path, first: Timestamp, last: Timestamp) -> bool {
             _ => false,
         }
     })
+}
+
+/// Whether no program has a hold any more; removes it. Its lock is taken for that: a program that has just made it makes another one.
+fn is_dead(path: &Path) -> bool {
+    if matches!(writer_of(path), Ok(Some(_))) {
+        return false;
+    }
+    match WriteLock::try_hold(path) {
+        Ok(Locking::Taken(_)) => false,
+        Ok(Locking::Held(_lock)) => {
+            drop(fs::remove_file(path));
+            true
+        }
+        Ok(Locking::Impossible) | Err(_) => true,
+    }
 }
 
 #[cfg(test)]

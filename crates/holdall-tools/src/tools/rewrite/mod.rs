@@ -121,7 +121,9 @@ pub fn run_recoded(
     let start = start.map(|start| settled(start, "start")).transpose()?;
     let end = job.choice.end.as_ref();
     let end = end.map(|end| settled(end, "end")).transpose()?;
-    let _holds = narrow(holds, &set, start, end);
+    // Latched messages of before are read, too.
+    let first = start.filter(|_| job.output.latched != LatchedMode::Repeat);
+    let _holds = narrow(holds, &set, first, end);
     let moments = job.output.split_moments.iter();
     let times: Vec<Timestamp> = moments
         .map(|moment| settled(moment, "split"))
@@ -267,8 +269,8 @@ fn narrow(holds: Vec<Hold>, set: &BagSet, start: Option<Timestamp>, end: Option<
         return holds;
     }
     let live = set.bags().iter().filter(|bag| bag.writer().is_some());
-    live.filter_map(|bag| Hold::take(bag.path(), start, end))
-        .collect()
+    let narrow: Option<Vec<Hold>> = live.map(|bag| Hold::take(bag.path(), start, end)).collect();
+    narrow.unwrap_or(holds)
 }
 
 /// The settings of the compression of chunks when files with content beyond ROS 2 are copied to the same
