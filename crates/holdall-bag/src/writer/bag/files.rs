@@ -168,7 +168,8 @@ impl BagWriter {
         let Some(files_max) = self.place.options.split.files_max else {
             return Ok(());
         };
-        let begun = self.past.len() + self.files.currents().count();
+        // What is always kept leaves the others their number.
+        let begun = self.past.in_ring().count() + self.files.in_ring();
         let surplus = begun.saturating_sub((files_max as usize).max(self.files.all().len()));
         for _ in 0..surplus {
             let why = format!("because {files_max} are kept");
@@ -186,7 +187,8 @@ impl BagWriter {
         };
         let open_bytes = self.place.bytes_max().unwrap_or(0) * self.files.in_ring() as u64;
         while self.past.is_ring_passed(ring, open_bytes) {
-            if self.past.is_oldest_held(&self.place) || !self.remove_oldest("because the ring is full")? {
+            let is_wanted = !self.is_oldest_uploaded() || self.past.is_oldest_held(&self.place);
+            if is_wanted || !self.remove_oldest("because the ring is full")? {
                 break;
             }
         }

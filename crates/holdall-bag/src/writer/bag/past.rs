@@ -108,6 +108,8 @@ pub(super) struct PastFiles {
     packer: Option<FilePacker>,
     /// `None` unless a full disk costs uploaded files only.
     uploaded: Option<UploadedFiles>,
+    /// The oldest file was being copied when that was asked last. It is asked again with the next file: an answer costs system calls.
+    is_held: bool,
 }
 
 impl PastFiles {
@@ -118,6 +120,7 @@ impl PastFiles {
             removed: Removed::default(),
             packer,
             uploaded: None,
+            is_held: false,
         }
     }
 
@@ -140,6 +143,7 @@ impl PastFiles {
             past.packing = Packing::Wanted;
         }
         self.bytes = bytes;
+        self.is_held = false;
         self.files.push_back(past);
     }
 
@@ -267,7 +271,7 @@ impl PastFiles {
     }
 
     /// Those that can be removed, oldest first.
-    fn in_ring(&self) -> impl Iterator<Item = &PastFile> {
+    pub fn in_ring(&self) -> impl Iterator<Item = &PastFile> {
         self.files.iter().filter(|past| past.is_in_ring)
     }
 
@@ -304,13 +308,17 @@ impl PastFiles {
         uploaded.has(&place.path_of(oldest.present_name()))
     }
 
-    /// Whether the oldest file is being copied.
-    pub fn is_oldest_held(&self, place: &Place) -> bool {
-        let times = self.in_ring().next().and_then(|oldest| {
-            let summary = &oldest.content.summary;
-            summary.starting_time.zip(summary.ending_time)
-        });
-        times.is_some_and(|(first, last)| place.folder.is_held(&place.options.directory, first, last))
+    /// Whether the oldest file is being copied, or was when the newest one was finished.
+    pub fn is_oldest_held(&mut self, place: &Place) -> bool {
+        if !self.is_held {
+            let times = self.in_ring().next().and_then(|oldest| {
+                let summary = &oldest.content.summary;
+                summary.starting_time.zip(summary.ending_time)
+            });
+            self.is_held = times
+                .is_some_and(|(first, last)| place.folder.is_held(&place.options.directory, first, last));
+        }
+        self.is_held
     }
 
     /// Takes the oldest file out, to be removed, if the disk has closed it.
