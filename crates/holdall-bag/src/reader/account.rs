@@ -23,7 +23,7 @@ pub struct AccountSummary {
     pub before_match: u64,
     /// Messages left out on request, by the recording or by a tool that made this bag from others.
     pub left_out: u64,
-    /// Messages that the ring of files removed (`--max-bag-files`).
+    /// Messages that the ring of files removed (`--ring`, `--max-bag-files`).
     pub removed: u64,
     /// Number of topics whose losses in transit are unknown.
     pub topics_unknown: u64,

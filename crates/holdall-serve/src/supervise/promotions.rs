@@ -1,6 +1,9 @@
 //! Parts of a ring that are copied into bags on request, one after the other, beside all other work.
 
-use holdall_bag::reader::{Bag, Moment};
+use holdall_bag::{
+    live::writer_of_bag,
+    reader::{Bag, Moment},
+};
 use holdall_io::{
     clock::{Clock, SystemClock},
     hold::Hold,
@@ -96,6 +99,7 @@ impl Promotion {
         let begins_before = first.filter(|first| start < Some(*first) && end.is_none_or(|end| end >= *first));
         let begins_before = begins_before.filter(|_| start.is_some());
         let ends_after = end > last && start.is_none_or(|start| Some(start) <= last);
+        let may_go_on = ends_after && bag.writer().is_some();
         let choice = Choice {
             selection: Selection {
                 topics: self.topics.clone(),
@@ -118,8 +122,11 @@ impl Promotion {
             output,
         };
         let written = run(job, progress).map_err(|error| error.to_string())?;
-        let note = begins_before.map(|first| format!("the ring has nothing before {}", first.as_nanos()));
-        Ok((written, note))
+        let before = begins_before.map(|first| format!("the ring has nothing before {}", first.as_nanos()));
+        let after = last.filter(|_| may_go_on);
+        let after = after.map(|last| format!("the ring had nothing after {} yet", last.as_nanos()));
+        let notes: Vec<String> = before.into_iter().chain(after).collect();
+        Ok((written, Some(notes.join("; ")).filter(|note| !note.is_empty())))
     }
 
     fn json(&self) -> Value {
@@ -284,12 +291,14 @@ impl Promotions {
         self.begin_when(promotion, Box::new(move || span.is_there()))
     }
 
-    /// Copies a part of a ring: what its files have now.
+    /// Copies a part of a ring: what its files have, of one that is being recorded once the span is over.
     ///
     /// # Errors
     /// One sentence: too many copies wait, the output exists, or the span ends too late.
     pub fn begin(&self, promotion: Promotion) -> Result<Value, String> {
-        self.begin_when(promotion, Box::new(|| true))
+        let (ring, until) = (promotion.ring.clone(), promotion.until());
+        let is_over = move || until <= Some(SystemClock.now()) || writer_of_bag(&ring).is_none();
+        self.begin_when(promotion, Box::new(is_over))
     }
 
     fn begin_when(&self, promotion: Promotion, is_there: IsThere) -> Result<Value, String> {
@@ -310,7 +319,9 @@ impl Promotions {
             return Err(format!("a copy into {output} waits already"));
         }
         let span = (at(promotion.start.as_ref()), promotion.until());
-        let hold = Hold::take(&promotion.ring, span.0, span.1);
+        // Nobody removes files of a ring that is not being recorded.
+        let writer = writer_of_bag(&promotion.ring);
+        let hold = writer.and_then(|_| Hold::take(&promotion.ring, span.0, span.1));
         queue.last += 1;
         let copy = Arc::new(Copy {
             number: queue.last,

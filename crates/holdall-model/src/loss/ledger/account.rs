@@ -22,7 +22,7 @@ pub struct TopicAccount {
     pub recorded: u64,
     /// Payload bytes in the bag.
     pub recorded_bytes: u64,
-    /// Messages that were in the bag until the ring of files removed their file (`--max-bag-files`).
+    /// Messages that were in the bag until the ring of files removed their file (`--ring`, `--max-bag-files`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub removed: u64,
     /// Messages of the recording that a tool left out on request when it made this bag out of others.
