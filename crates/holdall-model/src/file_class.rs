@@ -145,12 +145,11 @@ fn named(rule: &str) -> (String, &str) {
         return (name.chars().take(NAME_MAX).collect(), pattern);
     }
     let words = rule.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let name = words
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join("_");
-    let name: String = name.chars().take(NAME_MAX).collect();
-    (if name.is_empty() { "apart".to_owned() } else { name }, rule)
+    let mut words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    if words.first().is_none_or(|first| !is_name(first)) {
+        words.insert(0, "apart");
+    }
+    (words.join("_").chars().take(NAME_MAX).collect(), rule)
 }
 
 /// How much a ring of files keeps.
@@ -166,7 +165,7 @@ const RING_UNITS: &str = "MiB, GiB, TiB (bytes), s, min, h, d (time)";
 
 /// Parts of a ring: it is removed file by file.
 const RING_PARTS: u32 = 64;
-/// Bytes of a file of a ring, at least and at most.
+/// Bytes of a file of a ring, at least (a quarter of a small ring) and at most.
 const RING_FILE_BYTES: (u64, u64) = (16 << 20, 4 << 30);
 /// Span of a file of a ring, at least and at most.
 const RING_FILE_SPAN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
@@ -208,7 +207,11 @@ impl RingLimit {
     pub fn file_bytes(self) -> Option<u64> {
         let (min, max) = RING_FILE_BYTES;
         match self {
-            Self::Bytes(bytes) => Some((bytes / u64::from(RING_PARTS)).clamp(min, max)),
+            // A small ring has four: what is written may be all that it keeps.
+            Self::Bytes(bytes) => {
+                let part = (bytes / u64::from(RING_PARTS)).clamp(min, max);
+                Some(part.min(bytes / 4).max(1))
+            }
             Self::Span(_) => None,
         }
     }
@@ -260,11 +263,12 @@ mod tests {
                 "big=^sensor_msgs/msg/(Image|PointCloud2)$",
                 "^/$",
                 "ring",
+                "/3d/.*",
             ],
             &[],
         );
         let names: Vec<_> = (0..classes.count()).map(|class| classes.name(class)).collect();
-        assert_eq!(names, ["", "camera", "camera_b", "big", "apart", "ring_b"]);
+        assert_eq!(names, ["", "camera", "camera_b", "big", "apart", "ring_b", "apart_3d"]);
         assert_eq!(classes.of("/camera/left", "x/msg/Y"), 1);
         assert_eq!(classes.of("/left", "sensor_msgs/msg/Image"), 3);
         assert!((0..5).all(|class| classes.is_in_ring(class)));
@@ -304,6 +308,7 @@ mod tests {
         let at = |seconds: i64| Some(Timestamp::from_nanos(seconds * 1_000_000_000));
         let bytes = RingLimit::Bytes(64 << 30);
         assert_eq!((bytes.file_bytes(), bytes.file_span()), (Some(1 << 30), None));
+        assert_eq!(RingLimit::Bytes(20 << 20).file_bytes(), Some(5 << 20));
         assert!(!bytes.is_passed((63 << 30, 1 << 30), at(0), at(9)));
         assert!(bytes.is_passed((63 << 30, (1 << 30) + 1), at(0), at(9)));
         let span = RingLimit::Span(Duration::from_secs(640));
