@@ -545,7 +545,9 @@ fn a_ring_keeps_its_span_when_the_clock_is_set_forward_and_back() {
         ..SplitOptions::default()
     };
     let mut bag = bag(&dir.path().join("b"), split);
-    bag.measure_spans_by(Arc::new(|time: Timestamp| Timestamp::from_nanos(time.as_nanos() % SET)));
+    bag.measure_spans_by(Arc::new(|time: Timestamp| {
+        Timestamp::from_nanos(time.as_nanos() % SET)
+    }));
     let topic = bag.add_topic(channel("/t")).unwrap();
     let mut removed = 0;
     for now in 1..=300 {
@@ -559,5 +561,8 @@ fn a_ring_keeps_its_span_when_the_clock_is_set_forward_and_back() {
     assert!(closed.failure.is_none());
     let left = read(&closed.files).len() as u64;
     // The span, and not more than two files besides.
-    assert!(left + removed == 300 && (100..115).contains(&left), "{left} are left");
+    assert!(
+        left + removed == 300 && (100..115).contains(&left),
+        "{left} are left"
+    );
 }
