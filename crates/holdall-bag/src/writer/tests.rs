@@ -566,3 +566,33 @@ fn a_ring_keeps_its_span_when_the_clock_is_set_forward_and_back() {
         "{left} are left"
     );
 }
+
+#[test]
+fn the_last_records_are_in_the_file_with_the_highest_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = SplitOptions {
+        bytes_max: Some(20_000),
+        classes: FileClasses::new(&["/large".to_owned()], &[]).unwrap(),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&dir.path().join("b"), split);
+    let topics = ["/other", "/large"].map(|name| bag.add_topic(channel(name)).unwrap());
+    bag.write(topics[1], message(1, &[7; 100])).unwrap();
+    for now in 2..10 {
+        bag.write(topics[0], message(now, &[7; 8000])).unwrap();
+    }
+    let closed = bag.close(vec![("last".to_owned(), BTreeMap::new())], None, |_| BTreeMap::new());
+    assert!(closed.failure.is_none());
+    let number = |file: &std::path::PathBuf| {
+        let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
+        stem.rsplit('_').next().unwrap().parse::<u32>().unwrap()
+    };
+    let has_records = |file: &std::path::PathBuf| {
+        let summary = mcap::Summary::read(&fs::read(file).unwrap()).unwrap().unwrap();
+        summary.metadata_indexes.iter().any(|index| index.name == "last")
+    };
+    let last = closed.files.iter().max_by_key(|file| number(file)).unwrap();
+    let with_records: Vec<_> = closed.files.iter().filter(|file| has_records(file)).collect();
+    assert!(number(last) > 2 && with_records == [last], "{with_records:?}");
+    assert_eq!(closed.files.last(), Some(last));
+}
