@@ -58,7 +58,8 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
     }
     // A file of a ring is removed right before that is logged.
     let died_inside = after.death.as_ref().is_some_and(|death| death.inside);
-    let removed_uncounted = died_inside && plan.options.files.split.files_max.is_some();
+    let split = &plan.options.files.split;
+    let removed_uncounted = died_inside && (split.files_max.is_some() || split.ring.is_some());
     let none = BTreeSet::new();
     for (number, life) in after.lives.iter().enumerate() {
         let account = account_of(ledger, life);

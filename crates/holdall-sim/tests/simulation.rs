@@ -1,12 +1,12 @@
 //! The simulator itself: seeds that once failed, the same seed twice, and a recorder that is broken on purpose.
 
-use holdall_model::file_class::FileClasses;
+use holdall_model::file_class::{FileClasses, RingLimit};
 use holdall_sim::{
     mutation::Mutation,
     plan::{CLOCKS_FROM, DEATH_FROM, ENDS_FROM, Plan},
     run::{run, run_in},
 };
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 /// Seeds that have failed, one a line, each with the fault that it showed.
 const SEEDS: &str = include_str!("seeds.txt");
@@ -69,6 +69,26 @@ fn recordings_whose_topics_have_files_of_their_own_hold() {
     for seed in ranges.into_iter().flatten() {
         let mut plan = Plan::new(seed);
         plan.options.files.split.classes = FileClasses::new(&separate, &[]).unwrap();
+        if let Err(violation) = run(&plan, None) {
+            panic!("seed {seed}: {violation}");
+        }
+    }
+}
+
+#[test]
+fn recordings_into_rings_hold_whose_lane_is_kept() {
+    let rings = [RingLimit::Bytes(150_000), RingLimit::Span(Duration::from_millis(400))];
+    let ranges = [
+        DEATH_FROM + 1000..DEATH_FROM + 2000,
+        1000..2000,
+        CLOCKS_FROM..CLOCKS_FROM + 500,
+    ];
+    for seed in ranges.into_iter().flatten() {
+        let mut plan = Plan::new(seed);
+        let split = &mut plan.options.files.split;
+        split.ring = Some(rings[(seed % 2) as usize]);
+        split.bytes_max = split.bytes_max.or(Some(30_000));
+        split.classes = FileClasses::new(&[], &["/asked".to_owned()]).unwrap();
         if let Err(violation) = run(&plan, None) {
             panic!("seed {seed}: {violation}");
         }
