@@ -224,6 +224,49 @@ def test_a_bag_without_definitions_takes_those_of_its_distribution(world):
         assert_carried(one, other)
 
 
+    recorder = world.holdall("record", "-o", world.folder / "heard", "--topics", "/markers")
+    recorder.wait_until_says("Listening")
+    play = ["play", bag, "--migrate", "ros2", "--distro", "kilted", "--wait-for-subscribers", "1", "--timeout", "30"]
+    assert f"no definition of {name} is in the bag" in done(world, *play, code=2).stderr
+    done(world, *play, "--from", "foxy", timeout=60)
+    recorder.stop()
+    for one, other in zip(messages["/markers"][1], read(world.folder / "heard", after)["/markers"][1], strict=True):
+        assert_carried(one, other)
+
+
+def test_of_a_folder_the_bags_that_need_it_are_migrated(world):
+    before, after, rng = store_of("humble"), store_of("kilted"), random.Random(6)
+    fleet, new = world.folder / "fleet", world.folder / "new"
+    (fleet / "lab").mkdir(parents=True)
+    of = {}
+    for place, name in {"one": "sensor_msgs/msg/Range", "lab/two": "sensor_msgs/msg/Range", "lab/same": "sensor_msgs/msg/Imu"}.items():
+        of[place] = [message_of(before, rng, name) for _ in range(4)]
+        write(fleet / place, before, {"/t": (name, of[place])})
+    told = done(world, "migrate", fleet, "-o", new, "--distro", "kilted")
+    assert told.stdout.splitlines()[-1] == "2 of 3 bags migrated; 1 without other definitions", told.stdout
+    assert sorted(str(path.parent.relative_to(new)) for path in new.rglob("metadata.yaml")) == ["lab/two", "one"]
+    for place in ("one", "lab/two"):
+        for message, other in zip(of[place], read(new / place, after)["/t"][1], strict=True):
+            assert_carried(message, other)
+    # What is there already, and what cannot be carried, is named for all bags before one is written.
+    again = done(world, "migrate", fleet, "-o", new, "--distro", "kilted", code=2)
+    assert again.stderr.count("exists and was left unchanged") == 2 and "2 of 3 bags cannot be migrated" in again.stderr, again.stderr
+    old = vision("foxy", "old")
+    name = "vision_msgs/msg/Detection2D"
+    write(fleet / "lab" / "refused", old, {"/boxes": (name, [message_of(old, rng, name)])})
+    vision("humble", "new", world.folder / "ws")
+    other = world.folder / "other"
+    target = ["--definitions", world.folder / "ws", "--distro", "kilted"]
+    told = done(world, "migrate", fleet, "-o", other, *target, code=2)
+    assert f"{fleet}/lab/refused: messages cannot be migrated" in told.stderr and "1 of 4 bags cannot be migrated" in told.stderr, told.stderr
+    assert not other.exists()
+    draft = done(world, "migrate", fleet, "--draft-rules", *target).stdout
+    assert "type: vision_msgs/msg/Detection2D" in draft, draft
+    # Bags that are named, without the one that cannot be.
+    told = done(world, "migrate", fleet / "one", fleet / "lab" / "same", "-o", other, *target, "--json")
+    assert [json.loads(line)["path"] for line in told.stdout.splitlines()] == [str(other / "one")], told.stdout
+
+
 def test_the_log_of_ros_1_becomes_that_of_ros_2(world):
     store, after, rng = get_typestore(Stores.ROS1_NOETIC), store_of("kilted"), random.Random(3)
     levels = {1: 10, 2: 20, 4: 30, 8: 40, 16: 50}
@@ -287,6 +330,14 @@ def test_play_warns_of_other_definitions_and_migrates_on_the_way(world):
     modern.wait_for("ready")
     told = done(world, "play", bag)
     assert "/range: /modern has another definition of sensor_msgs/msg/Range than the bag (RIHS01_" in told.stderr
+    # One message, sent as soon as it is heard: the warning comes before it, or not at all.
+    short = write(world.folder / "short", before, {"/range": (name, [message_of(before, rng, name)])})
+    told = done(world, "play", short, "--wait-for-subscribers", "1", "--timeout", "30")
+    assert "/range: /modern has another definition" in told.stderr
+    paused = world.holdall("play", short, "--start-paused", "--disable-keyboard-controls", "--json")
+    paused.wait_until_says("/range: /modern has another definition")
+    _, said = paused.stop()
+    assert '"published": 0' in said, said
     modern.interrupt()
     recorder = world.holdall("record", "-o", world.folder / "heard", "--topics", "/range")
     recorder.wait_until_says("Listening")

@@ -6,9 +6,9 @@ pub use super::{
 };
 use holdall_bag::{
     definitions::DefinitionFolders,
-    reader::{MessageOrder, Moment},
+    reader::{Bag, MessageOrder, Moment},
 };
-use holdall_model::{dynamic::migrate::Rules, qos::QosProfile, time::Timestamp};
+use holdall_model::{dynamic::migrate::Rules, interface::Distribution, qos::QosProfile, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// The source of `/clock`.
@@ -82,6 +82,27 @@ pub struct PlayMigration {
     pub folders: Arc<DefinitionFolders>,
     /// The rules for what differs.
     pub rules: Rules,
+    /// The old ones that bags lack.
+    pub old: OldDefinitions,
+}
+
+/// Definitions that bags may lack.
+#[derive(Clone, Debug, Default)]
+pub struct OldDefinitions {
+    /// Where they are.
+    pub folders: DefinitionFolders,
+    /// The distribution that has the others; `None` for the one that a bag names.
+    pub distribution: Option<Distribution>,
+}
+
+impl OldDefinitions {
+    /// A bag with the definitions that it lacks.
+    pub fn complete(&self, bag: Bag) -> Bag {
+        let recorded = || Distribution::by_name(bag.metadata().ros_distro.as_deref()?);
+        let distribution = self.distribution.or_else(recorded);
+        let folders = self.folders.clone().with_distribution(distribution);
+        bag.with_definitions(Arc::new(folders))
+    }
 }
 
 /// Everything about one playback.

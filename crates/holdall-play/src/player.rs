@@ -55,7 +55,7 @@ impl Player {
     ) -> Result<Self, PlayError> {
         check(&options)?;
         let choice = TopicChoice::new(&options)?;
-        let bags = BagSet::open_with(&options.inputs, Ros1View::AllConverted)?;
+        let bags = open(&options)?;
         let mut topics = all_topics(&bags, options.keep_publishers)?;
         let publishers = publishers(&bags, &options)?;
         add_hashes(&mut topics, &bags);
@@ -331,6 +331,17 @@ fn play(
     report
 }
 
+/// Opens the bags, with the old definitions that they lack.
+fn open(options: &PlayOptions) -> Result<BagSet, PlayError> {
+    let bags = BagSet::open_with(&options.inputs, Ros1View::AllConverted)?;
+    let Some(migration) = &options.migration else {
+        return Ok(bags);
+    };
+    let bags = bags.bags().iter().cloned();
+    let bags = bags.map(|bag| migration.old.complete(bag));
+    Ok(BagSet::from(bags.collect::<Vec<_>>()))
+}
+
 /// Refuses choices that make no sense before anything is opened.
 fn check(options: &PlayOptions) -> Result<(), PlayError> {
     let refuse = |option, expected, found: String| {
@@ -381,7 +392,7 @@ fn migrations<'t>(
     bags: &BagSet,
     options: Option<&PlayMigration>,
 ) -> Result<Migrations, PlayError> {
-    let Some(PlayMigration { folders, rules }) = options else {
+    let Some(PlayMigration { folders, rules, .. }) = options else {
         return Ok(Migrations::default());
     };
     let target = Target {

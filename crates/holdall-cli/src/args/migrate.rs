@@ -12,7 +12,8 @@ Examples:
   holdall migrate lab --definitions ~/ws/src --draft-rules > rules.yaml
   holdall migrate lab -o new --definitions ~/ws/src --rules rules.yaml
   holdall migrate lab -o new --distro kilted --from foxy --rules ros2
-  holdall migrate ros1.bag -o new --distro kilted --rules ros1";
+  holdall migrate ros1.bag -o new --distro kilted --rules ros1
+  holdall migrate fleet -o fleet-kilted --distro kilted --rules ros2    all bags below that need it, each under its name";
 
 /// Shown below `--help`.
 pub const NOTES: &str = include_str!("pages/migrate.txt");
@@ -48,11 +49,11 @@ impl TargetArguments {
 /// All flags of `holdall migrate`.
 #[derive(Args, Clone, Debug)]
 pub struct MigrateArguments {
-    /// Bag directory or single file, - for one on standard input
-    #[arg(value_name = "BAG")]
-    pub bag: PathBuf,
+    /// Bag directory or single file, - for one on standard input. Of several, and of a folder, the bags below that need it
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
 
-    /// Bag directory to create; - for one storage file on standard output
+    /// Bag directory to create; - for one storage file on standard output. Of several bags, the folder for those to create
     #[arg(
         short = 'o',
         long,
@@ -77,7 +78,7 @@ pub struct MigrateArguments {
     #[arg(long, value_name = "RECIPIENT", action = clap::ArgAction::Append)]
     pub encrypt_to: Vec<String>,
 
-    /// Print a report as one JSON object
+    /// Print a report as one JSON object, of several bags one for each
     #[arg(long)]
     pub json: bool,
 }

@@ -1,10 +1,11 @@
 //! `holdall migrate`: a bag with the messages of other definitions.
 
+mod several;
+
 use super::{convert, input};
 use crate::{
     VerbResult,
     args::{
-        choice::DefinitionArguments,
         migrate::{MigrateArguments, TargetArguments},
         play::PlayArguments,
         tools::{DivisionArguments, OutputArguments},
@@ -16,7 +17,7 @@ use crate::{
 };
 use holdall::{
     definitions::DefinitionFolders,
-    play::options::PlayMigration,
+    play::options::{OldDefinitions, PlayMigration},
     reader::{Bag, BagSet},
     tools::{
         Choice, OutputOptions,
@@ -28,20 +29,41 @@ use holdall_model::{
     dynamic::migrate::{Compared, Rules, draft},
     interface::Distribution,
 };
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use several::Several;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tracing::level_filters::LevelFilter;
 
 /// Migrates a bag, or drafts the rules for it.
 pub fn run(args: &MigrateArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let new = target(&args.target)?;
-    let named = input::resolve(std::slice::from_ref(&args.bag))?;
-    let bags = input::open_each(&named, &DefinitionArguments::default())?.into_iter();
-    let bags = bags.map(|bag| with_old(bag, &args.target));
-    let bags: Vec<Bag> = bags.collect::<Result<_, _>>()?;
+    let named = input::resolve(&args.bags)?;
+    let many = several::of(&named)?;
+    let paths = many.as_ref().map_or(named.paths.as_slice(), Several::paths);
     let Some(directory) = &args.output else {
-        return write_draft(bags, &new);
+        return write_draft(open(paths, &args.target)?, &new);
     };
+    match &many {
+        None => migrate(open(paths, &args.target)?, directory, args, new),
+        Some(several) => several.migrate(directory, args, &new),
+    }
+}
+
+/// Opens bags, with the old definitions that they lack.
+fn open(paths: &[PathBuf], target: &TargetArguments) -> Result<Vec<Bag>, Failure> {
+    let bags = paths.iter().map(|path| {
+        let bag = Bag::open(path).map_err(|error| Failure::opening(error, paths))?;
+        bag.notices().iter().for_each(|notice| tracing::warn!("{notice}"));
+        with_old(bag, target)
+    });
+    bags.collect()
+}
+
+fn migrate(bags: Vec<Bag>, directory: &Path, args: &MigrateArguments, new: NewDefinitions) -> VerbResult {
     let how = OutputArguments {
         storage: args.storage.clone(),
         encrypt_to: args.encrypt_to.clone(),
@@ -79,16 +101,19 @@ fn distribution(path: &Path) -> Option<Distribution> {
 /// # Errors
 /// A folder that has no definitions.
 pub fn with_old(bag: Bag, args: &TargetArguments) -> Result<Bag, Failure> {
-    let recorded = bag
-        .metadata()
-        .ros_distro
-        .as_deref()
-        .and_then(Distribution::by_name);
-    let named = args.from.iter().find_map(|path| distribution(path));
-    let folders = args.from.iter().filter(|path| distribution(path).is_none());
+    Ok(old(&args.from)?.complete(bag))
+}
+
+/// The old definitions that a command line names.
+fn old(from: &[PathBuf]) -> Result<OldDefinitions, Failure> {
+    let named = from.iter().find_map(|path| distribution(path));
+    let folders = from.iter().filter(|path| distribution(path).is_none());
     let folders = DefinitionFolders::open(folders.cloned().collect(), Vec::new())
         .map_err(|error| Failure::refused(format!("--from {error}")))?;
-    Ok(bag.with_definitions(Arc::new(folders.with_distribution(named.or(recorded)))))
+    Ok(OldDefinitions {
+        folders,
+        distribution: named,
+    })
 }
 
 /// The new definitions, and the rules.
@@ -147,5 +172,6 @@ pub fn of_playback(args: &PlayArguments) -> Result<Option<PlayMigration>, Failur
         rules: vec![rules.clone()],
         from: Vec::new(),
     })?;
-    Ok(Some(PlayMigration { folders, rules }))
+    let old = old(&args.from)?;
+    Ok(Some(PlayMigration { folders, rules, old }))
 }

@@ -34,6 +34,20 @@ use std::{
 };
 use table::{BagRows, TABLES, Table, Texts};
 
+/// The bags below folders, and those that are named themselves, by path: each with the folder or the bag that was named.
+///
+/// # Errors
+/// A path that cannot be searched.
+pub fn bags_below(roots: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, CatalogError> {
+    let mut found = Vec::new();
+    for root in roots {
+        scan::bags_below(root, &mut found)?;
+    }
+    found.sort();
+    found.dedup_by(|later, first| later.path == first.path);
+    Ok(found.into_iter().map(|bag| (bag.root, bag.path)).collect())
+}
+
 /// Most threads that read bags side by side.
 const THREADS_MAX: usize = 16;
 

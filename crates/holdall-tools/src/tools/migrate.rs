@@ -32,6 +32,14 @@ pub fn compare(set: &BagSet, new: &NewDefinitions) -> Result<Vec<(TopicInfo, Com
     })
 }
 
+/// Whether bags have messages that get another definition.
+///
+/// # Errors
+/// As [`compare`], and what cannot be carried without a rule.
+pub fn is_needed(set: &BagSet, new: &NewDefinitions) -> Result<bool, ToolError> {
+    Ok(!Migrations::compile(compare(set, new)?, &new.rules)?.is_empty())
+}
+
 /// The migrations of all topics; none if there are no new definitions.
 ///
 /// # Errors

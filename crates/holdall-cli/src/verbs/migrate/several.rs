@@ -1,0 +1,157 @@
+//! `holdall migrate` of folders: all bags below are looked at before one is written, and only those that need it are.
+
+use super::{migrate, open};
+use crate::{
+    VerbResult,
+    args::migrate::MigrateArguments,
+    exit::{Failure, Outcome},
+    output,
+    units::plural,
+    verbs::input::Named,
+};
+use holdall::{
+    reader::BagSet,
+    tools::migrate::{NewDefinitions, is_needed},
+};
+use holdall_io::fs;
+use holdall_model::text::OutsidePath;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+/// The bags of a command line that names several, or a folder of them.
+pub(super) struct Several {
+    paths: Vec<PathBuf>,
+    /// What each output is named, below the folder for all.
+    names: Vec<PathBuf>,
+}
+
+/// The bags, if the command line names more than one.
+///
+/// # Errors
+/// A folder that cannot be searched, or two bags whose outputs would have one name.
+#[cfg(feature = "parquet")]
+pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
+    let paths = &named.paths;
+    let found = match holdall::catalog::bags_below(paths) {
+        Ok(found) => found,
+        // What cannot be searched may be a bag, on a web server for example, and is named better when it is opened.
+        Err(_) if paths.len() == 1 => return Ok(None),
+        Err(error) => return Err(Failure::refused(error)),
+    };
+    let is_one = paths.len() == 1 && found.iter().all(|(root, path)| root == path);
+    if is_one {
+        return Ok(None);
+    }
+    let mut names = Vec::new();
+    for (root, path) in &found {
+        let below = path.strip_prefix(root).unwrap_or(path);
+        let below = match below.as_os_str().is_empty() || below.is_absolute() {
+            true => Path::new(path.file_name().unwrap_or_default()),
+            false => below,
+        };
+        // A file becomes a directory.
+        let is_file = fs::is_file(path);
+        names.push(if is_file {
+            below.with_extension("")
+        } else {
+            below.to_owned()
+        });
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+        return Err(Failure::refused(format!(
+            "two bags would be written as {}; migrate them one by one",
+            OutsidePath(name)
+        )));
+    }
+    let paths = found.into_iter().map(|(_, path)| path).collect();
+    Ok(Some(Several { paths, names }))
+}
+
+/// A build without catalogs searches no folders.
+#[cfg(not(feature = "parquet"))]
+pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
+    match named.paths.len() {
+        1 => Ok(None),
+        _ => Err(Failure::refused("this build migrates one bag at a time")),
+    }
+}
+
+impl Several {
+    /// All bags.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Migrates those that need it.
+    ///
+    /// # Errors
+    /// Bags that cannot be read or migrated, all of them, and outputs that exist: nothing is written then.
+    pub fn migrate(&self, folder: &Path, args: &MigrateArguments, new: &NewDefinitions) -> VerbResult {
+        if folder == Path::new("-") {
+            return Err(Failure::refused("one bag can be written to standard output"));
+        }
+        let mut needed = Vec::new();
+        let mut refused = 0;
+        for (path, name) in self.paths.iter().zip(&self.names) {
+            match self.is_needed(path, &folder.join(name), args, new) {
+                Ok(true) => needed.push((path, folder.join(name))),
+                Ok(false) => {}
+                Err(reason) => {
+                    refused += 1;
+                    output::complain(&format!("{}: {reason}", OutsidePath(path)));
+                }
+            }
+        }
+        if refused > 0 {
+            return Err(Failure::refused(format!(
+                "nothing was written: {refused} of {} cannot be migrated",
+                plural(self.paths.len() as u64, "bag")
+            )));
+        }
+        let (mut outcome, mut written) = (Outcome::Done, 0);
+        for (path, place) in &needed {
+            if let Some(parent) = place.parent() {
+                fs::create_dirs(parent).map_err(Failure::failed)?;
+            }
+            let bags = open(std::slice::from_ref(*path), &args.target)?;
+            match migrate(bags, place, args, new.clone()) {
+                Ok(one) => {
+                    written += 1;
+                    outcome = outcome.or_worse(one);
+                }
+                Err(failure) => {
+                    output::complain(&format!("{}: {}", OutsidePath(path), failure.sentence()));
+                    outcome = outcome.or_worse(Outcome::Failed);
+                }
+            }
+        }
+        if !args.json {
+            output::result(&format!(
+                "{written} of {} migrated; {} without other definitions",
+                plural(self.paths.len() as u64, "bag"),
+                self.paths.len() - needed.len()
+            ))?;
+        }
+        Ok(outcome)
+    }
+
+    /// Whether a bag has messages that get another definition; what keeps it from being migrated, one sentence.
+    fn is_needed(
+        &self,
+        path: &PathBuf,
+        place: &Path,
+        args: &MigrateArguments,
+        new: &NewDefinitions,
+    ) -> Result<bool, String> {
+        let bags = open(std::slice::from_ref(path), &args.target);
+        let bags = BagSet::from(bags.map_err(|failure| failure.sentence().to_owned())?);
+        let is_needed = is_needed(&bags, new).map_err(|error| error.to_string())?;
+        if is_needed && fs::exists(place).map_err(|error| error.to_string())? {
+            return Err(format!("{} exists and was left unchanged", OutsidePath(place)));
+        }
+        Ok(is_needed)
+    }
+}
