@@ -268,7 +268,10 @@ mod tests {
             &[],
         );
         let names: Vec<_> = (0..classes.count()).map(|class| classes.name(class)).collect();
-        assert_eq!(names, ["", "camera", "camera_b", "big", "apart", "ring_b", "apart_3d"]);
+        assert_eq!(
+            names,
+            ["", "camera", "camera_b", "big", "apart", "ring_b", "apart_3d"]
+        );
         assert_eq!(classes.of("/camera/left", "x/msg/Y"), 1);
         assert_eq!(classes.of("/left", "sensor_msgs/msg/Image"), 3);
         assert!((0..5).all(|class| classes.is_in_ring(class)));

@@ -124,13 +124,10 @@ impl Assembly {
             options.output.clone(),
         );
         let bag_options = bag_options(&options, output.storage, survival)?;
-        let compression = options.files.compression.clone();
-        let (triggers, recoding) = (options.triggers.clone(), options.files.recoding.clone());
+        let (triggers, files) = (options.triggers.clone(), options.files.clone());
         let tap = tap(&options, &parts);
         let episodes = Episodes::new(options.episode_when.as_ref(), control.episodes());
-        let uploaded = options.files.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
-        let measures_spans = options.files.split.measures_spans();
         // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(
             options,
@@ -143,12 +140,12 @@ impl Assembly {
         let event = Event::Bag {
             storage: bag_options.storage.id().to_owned(),
             merge_publishers: drain_options.merge_publishers,
-            packed_payloads: compression.mode == CompressionMode::Message,
+            packed_payloads: files.compression.mode == CompressionMode::Message,
             directory: std::path::absolute(&directory).unwrap_or_else(|_| directory.clone()),
         };
         survival.log.add(|| event);
         let mut bag = BagWriter::create(bag_options, output.open_disk, output.folder)?;
-        if let Some(uploaded) = uploaded {
+        if let Some(uploaded) = files.uploaded {
             bag.keep_until_uploaded(uploaded);
         }
         note_place(&bag, survival, &directory);
@@ -159,10 +156,10 @@ impl Assembly {
             Arc::clone(&parts.drain),
             drain_options,
         )
-        .with_clock(Arc::clone(&parts.time), measures_spans)
+        .with_clock(Arc::clone(&parts.time), files.split.measures_spans())
         .with_triggers(triggers.as_ref(), message_time(&parts))
-        .with_compression(&compression)?
-        .with_recoding(recoding.as_ref())
+        .with_compression(&files.compression)?
+        .with_recoding(files.recoding.as_ref())
         .with_latched(parts.latched.clone())
         .with_contract(tap)
         .with_episodes(episodes);

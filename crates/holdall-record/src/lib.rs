@@ -11,7 +11,6 @@ mod diagnostics;
 mod document;
 mod error;
 pub mod events;
-pub(crate) mod limits;
 pub mod options;
 pub(crate) mod receive;
 mod recorder;
@@ -26,6 +25,8 @@ mod trigger;
 mod trim;
 mod view;
 pub(crate) mod write;
+
+pub(crate) use holdall_model::limits;
 
 pub use assembly::RescueMemory;
 pub use control::{MarkError, RecordControl};

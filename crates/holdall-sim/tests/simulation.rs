@@ -77,7 +77,10 @@ fn recordings_whose_topics_have_files_of_their_own_hold() {
 
 #[test]
 fn recordings_into_rings_hold_whose_lane_is_kept() {
-    let rings = [RingLimit::Bytes(150_000), RingLimit::Span(Duration::from_millis(400))];
+    let rings = [
+        RingLimit::Bytes(150_000),
+        RingLimit::Span(Duration::from_millis(400)),
+    ];
     let ranges = [
         DEATH_FROM + 1000..DEATH_FROM + 2000,
         1000..2000,

@@ -6,20 +6,18 @@ mod catalog;
 mod error;
 mod layout;
 mod leftovers;
-mod log;
 mod missing;
 mod ranges;
 mod write;
 
 pub use error::RescueError;
+pub use holdall_model::rescue::{Event, KIND_LOG, POINTER_FILE, Pointer};
 pub use layout::{CacheEntry, KIND_MESSAGES};
 pub use layout::{
     HEADER_BYTES, Header, RUN_HEADER_BYTES, SurvivedMessage, SurvivedPayload, SurvivedRun, forget_ranges,
     run_header, survived,
 };
 pub use leftovers::{leftovers, report_leftovers};
-pub use log::{Event, Pointer};
-pub use log::{KIND_LOG, POINTER_FILE};
 pub use ranges::{BufferRange, list_bytes, list_ranges};
 pub use write::{REPAIR_RECORD, RESCUED_KEY};
 

@@ -581,7 +581,9 @@ fn the_last_records_are_in_the_file_with_the_highest_number() {
     for now in 2..10 {
         bag.write(topics[0], message(now, &[7; 8000])).unwrap();
     }
-    let closed = bag.close(vec![("last".to_owned(), BTreeMap::new())], None, |_| BTreeMap::new());
+    let closed = bag.close(vec![("last".to_owned(), BTreeMap::new())], None, |_| {
+        BTreeMap::new()
+    });
     assert!(closed.failure.is_none());
     let number = |file: &std::path::PathBuf| {
         let stem = file.file_stem().unwrap().to_string_lossy().into_owned();

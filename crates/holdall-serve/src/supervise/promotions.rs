@@ -319,7 +319,7 @@ impl Promotions {
             return Err(format!("a copy into {output} waits already"));
         }
         let span = (at(promotion.start.as_ref()), promotion.until());
-        // Nobody removes files of a ring that is not being recorded.
+        // The files of a ring that is not being recorded stay.
         let writer = writer_of_bag(&promotion.ring);
         let hold = writer.and_then(|_| Hold::take(&promotion.ring, span.0, span.1));
         queue.last += 1;

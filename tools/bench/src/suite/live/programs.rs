@@ -63,7 +63,7 @@ impl Programs {
         }
     }
 
-    /// The same with so many nodes that publish.
+    /// The same, with this number of nodes that publish.
     pub fn publishing_by(self, nodes: u32) -> Self {
         Self { nodes, ..self }
     }
@@ -283,6 +283,7 @@ mod tests {
                 Transport::Zenoh,
                 Absent("this build of holdall has no zenoh".to_owned()),
             )],
+            nodes: 1,
         }
     }
 

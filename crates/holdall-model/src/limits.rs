@@ -1,8 +1,10 @@
 //! When a recording ends by itself: after a span, a size or a number of messages.
 
-use holdall_bag::writer::{SplitOptions, SplitRule};
-use holdall_model::time::Timestamp;
-use holdall_model::units::counted;
+use crate::{
+    split::{SplitOptions, SplitRule},
+    time::Timestamp,
+    units::counted,
+};
 use std::{fmt, time::Duration};
 
 /// Limits of a recording; `None` means no limit. Messages that arrive after a limit is reached are left out on request, not lost.
@@ -49,7 +51,7 @@ impl fmt::Display for ReachedLimit {
 }
 
 /// Watches the messages that the drain writes.
-pub(super) struct LimitGuard {
+pub struct LimitGuard {
     messages_max: Option<u64>,
     bytes_max: Option<u64>,
     /// The whole bag as if it were one file that must not be split.
@@ -60,13 +62,13 @@ pub(super) struct LimitGuard {
 
 impl LimitGuard {
     /// A watch that counts messages or bytes; `None` if neither has a limit.
-    pub(super) fn watch(limits: RecordingLimits) -> Option<Self> {
+    pub fn watch(limits: RecordingLimits) -> Option<Self> {
         let is_needed = limits.messages_max.is_some() || limits.bytes_max.is_some();
         is_needed.then(|| Self::new(limits))
     }
 
     /// Nothing is written yet.
-    pub(super) fn new(limits: RecordingLimits) -> Self {
+    pub fn new(limits: RecordingLimits) -> Self {
         Self {
             messages_max: limits.messages_max,
             bytes_max: limits.bytes_max,
@@ -80,7 +82,7 @@ impl LimitGuard {
     }
 
     /// The limit that the next message would exceed. `length` returns the bytes that the bag has; it is called only near the limit.
-    pub(super) fn reached_before(
+    pub fn reached_before(
         &mut self,
         log_time: Timestamp,
         payload_bytes: usize,
@@ -96,7 +98,7 @@ impl LimitGuard {
     }
 
     /// Takes note of a message that was written; returns a limit that it has reached.
-    pub(super) fn written(&mut self, log_time: Timestamp, payload_bytes: usize) -> Option<ReachedLimit> {
+    pub fn written(&mut self, log_time: Timestamp, payload_bytes: usize) -> Option<ReachedLimit> {
         self.messages += 1;
         if self.bytes_max.is_some() {
             self.size.written(log_time, payload_bytes);
@@ -108,7 +110,7 @@ impl LimitGuard {
     }
 
     /// Reads the bag's length before the next message: it grew by something other than messages.
-    pub(super) fn reread_length(&mut self) {
+    pub fn reread_length(&mut self) {
         self.size.reread_length();
     }
 }

@@ -1,6 +1,6 @@
 //! The log that a recorder keeps for a rescue, and the file that points to its memory.
 
-use holdall_model::{
+use crate::{
     loss::ledger::AccountChange,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
