@@ -167,3 +167,32 @@ def test_the_verdict_is_that_of_the_bag_in_every_form(world, flags):
     code, said = recorder.stop()
     assert code == 4, said
     assert report_of(said)["contract"]["verdict"] == afterwards(world, bag, contract, 4)
+
+
+def test_pages_and_pictures_of_the_bag_show_where_the_contract_was_broken(world, browser):
+    folder = world.folder / "bags"
+    folder.mkdir()
+    contract = contract_in(world, 'version: 1\nname: robot\ntopics: {/words: {never: \'data == "hello 10"\'}, /imu: {rate: {min: 5, window: 2s}}}\n')
+    talker = world.talker({**WORDS, "count": 40}, {**IMU, "count": 400})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "-a", "-o", folder / "bag", "--contract", contract)
+    recorder.wait_until_says("Listening")
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 4, said
+    done = world.run("plot", folder / "bag", "-o", world.folder / "picture.svg")
+    assert done.returncode == 0, done.stderr
+    picture = (world.folder / "picture.svg").read_text()
+    assert 'class="broken"' in picture and "contract broken 1 time" in picture and "<title>contract: " in picture
+    web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
+    address = served(web, "bags: ")
+    until(lambda: json.loads(ask(address, "GET", "/api/bags")[1])["bags"], "the bag in the list")
+    drawn = until(lambda: json.loads(ask(address, "POST", "/api/timeline", {"bag": "bag"})[1]).get("result"), "the timeline")
+    [(since, until_ms, text)] = [(since, until_ms, text) for since, until_ms, topic, text in drawn["violations"] if topic == "/words"]
+    assert 0 <= since <= until_ms <= drawn["span_ms"] and "hello 10" in text, drawn["violations"]
+    browser.look(1280, 900, "light")
+    browser.open(address.link + "#bag")
+    shown = until(lambda: browser.script("document.getElementById('jumps') && document.getElementById('jumps').textContent.includes('Contract') && document.body.textContent"), "the violation")
+    assert "while it was recorded" in shown and "/words: " in shown
+    browser.photograph(world.folder / "page.png")
+    assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events

@@ -119,12 +119,15 @@ function makeChart(root, tools, on = {}) {
       }
       p.textAlign = "left";
       if (kind === "lane") drawLane(p, of, x, width, sub); else if (kind === "panel") drawPanel(p, of, x, width, height);
-      drawMarks(p, x, width, height, kind);
+      drawMarks(p, x, width, height, kind, of);
     }
     readings(); showTools();
   }
   function upright(p, at, height, colour, dash) { p.strokeStyle = colour; p.setLineDash(dash || []); p.beginPath(); p.moveTo(at, 0); p.lineTo(at, height); p.stroke(); p.setLineDash([]); }
-  function drawMarks(p, x, width, height, kind) {
+  // What the contract found wrong: on the lane of its topic, and on the axis.
+  const brokenOn = (kind, of) => (chart.data.violations || []).filter(([, , topic]) => kind !== "lane" || !topic || topic === of.name);
+  function drawMarks(p, x, width, height, kind, of) {
+    if (kind !== "panel") for (const [from, until] of brokenOn(kind, of)) { const tall = kind === "axis" ? 4 : height; p.globalAlpha = kind === "axis" ? .8 : .18; p.fillStyle = colours.bad; p.fillRect(x(from), height - tall, Math.max(3, x(until) - x(from)), tall); p.globalAlpha = 1; }
     for (const split of chart.data.splits) upright(p, x(Array.isArray(split) ? split[0] : split), height, colours.ink, [3, 3]);
     for (const [ms] of chart.data.restarts || []) upright(p, x(ms), height, colours.bad);
     let free = 0;
@@ -227,6 +230,7 @@ function makeChart(root, tools, on = {}) {
       const loss = of.losses.find(([a, b]) => b + near >= ms && a - near <= ms); if (loss) text += `\n${loss[2].toLocaleString("en")} lost (${loss[3]})`;
       for (const [since, node] of of.silent || []) if (ms >= since - near) text += `\nend unknown: ${node || "a publisher"}, last heard ${time(since) || length(since)}`;
     } else if (kind === "panel") for (const line of of.lines) text += `\n${line.name}: ${valueAt(line, ms)}${line.unit ? " " + line.unit : ""}`;
+    for (const [from, until, topic, what] of brokenOn(kind, of)) if (ms >= from - near && ms <= until + near) text += `\n✖ contract: ${kind === "lane" || !topic ? "" : topic + ": "}${what}`;
     for (const [at, name] of chart.data.markers) if (Math.abs(at - ms) < near) text += `\n▼ ${name}`;
     for (const split of chart.data.splits) if (Array.isArray(split) && Math.abs(split[0] - ms) < near) text += `\nfile ${split[1]} begins`;
     for (const [at, reason] of chart.data.restarts || []) if (Math.abs(at - ms) < near) text += `\nrestarted: ${reason}`;

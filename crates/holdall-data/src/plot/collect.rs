@@ -11,10 +11,12 @@ use holdall_bag::{
     reader::{BagMessage, BagSet, MessageFilter, Moment, ReadError},
 };
 use holdall_model::{
+    contract::Violation,
     dynamic::expression::{ExpressionError, Formula, split_topic},
     time::Timestamp,
     topic::TopicInfo,
 };
+use holdall_tools::tools::contract;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     str::FromStr,
@@ -195,10 +197,24 @@ pub fn collect(
             .into_iter()
             .filter(|marker| within(&marker.time.as_nanos()))
             .collect(),
+        violations: violations(bags, within)?,
         splits: splits.into_iter().skip(1).filter(within).collect(),
         notices: drawn.notices,
         remarks: clocked.map(|clocked| clocked.remarks).unwrap_or_default(),
     })
+}
+
+/// What the contracts of the recordings found wrong, where any of it is in the picture.
+fn violations(bags: &BagSet, within: impl Fn(&i64) -> bool) -> Result<Vec<Violation>, PlotError> {
+    let mut found = Vec::new();
+    for bag in bags.bags() {
+        let shown = |violation: &Violation| {
+            let until = violation.until.unwrap_or(violation.since);
+            within(&violation.since.as_nanos()) || within(&until.as_nanos())
+        };
+        found.extend(contract::violations(bag)?.into_iter().filter(shown));
+    }
+    Ok(found)
 }
 
 /// The topics that are wanted, each once.

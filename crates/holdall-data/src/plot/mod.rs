@@ -18,7 +18,7 @@ pub use page::{CHART_SCRIPT, CHART_STYLE, PAGE_BYTES_MAX, digits, runs};
 #[cfg(feature = "pictures")]
 pub use png::{PaintError, Painter};
 
-use holdall_model::marker::Marker;
+use holdall_model::{contract::Violation, marker::Marker};
 
 /// Contents of the picture of a bag.
 ///
@@ -58,6 +58,8 @@ pub struct Picture {
     pub lines: Vec<Line>,
     /// Named moments.
     pub markers: Vec<Marker>,
+    /// What the contract of the recording found wrong.
+    pub violations: Vec<Violation>,
     /// Log times at which a further file of the bag begins.
     pub splits: Vec<i64>,
     /// Parts that could not be read or decoded, one sentence each.

@@ -82,6 +82,10 @@ impl Picture {
             "lanes": lanes,
             "lines": lines,
             "markers": self.markers.iter().map(|marker| json!([self.offset_ms(marker.time.as_nanos()), marker.name])).collect::<Vec<_>>(),
+            "violations": self.violations.iter().map(|violation| {
+                let until = violation.until.map_or(self.span as f64 / 1e6, |until| self.offset_ms(until.as_nanos()));
+                json!([self.offset_ms(violation.since.as_nanos()), until, violation.topic, violation.text])
+            }).collect::<Vec<_>>(),
             "splits": self.splits.iter().map(|time| self.offset_ms(*time)).collect::<Vec<_>>(),
             "notices": self.notices,
         })

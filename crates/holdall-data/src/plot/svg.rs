@@ -4,8 +4,11 @@ use super::{
     Picture,
     columns::{Lane, Line},
 };
-use holdall_model::units::counted;
-use holdall_model::{text::Outside, units::format_bytes};
+use holdall_model::{
+    contract::Violation,
+    text::Outside,
+    units::{counted, format_bytes},
+};
 use std::fmt::Write;
 
 /// Columns of a picture of fixed size.
@@ -88,13 +91,19 @@ impl Picture {
             ),
         );
         let lost: u64 = self.lanes.iter().map(|lane| lane.lost).sum();
-        let text = format!(
+        let mut text = format!(
             "{} of {} in {}, {} lost",
             counted(self.messages, "message"),
             counted((self.lanes.len() + self.left_out) as u64, "topic"),
             span(self.span as f64 / 1e9),
             lost
         );
+        if !self.violations.is_empty() {
+            text += &format!(
+                ", contract broken {}",
+                counted(self.violations.len() as u64, "time")
+            );
+        }
         text_at(svg, (10.0, 40.0), "faint", "#606970", &text, "start");
         let keys = [
             ("#0072b2", "messages"),
@@ -136,6 +145,7 @@ impl Picture {
                 ),
             );
         }
+        self.violations(svg, None, HEAD, bottom - HEAD);
         for marker in &self.markers {
             let x = GUTTER + self.place(marker.time.as_nanos()) * COLUMNS as f64;
             put(
@@ -192,6 +202,7 @@ impl Picture {
         }
         density(svg, lane, top);
         self.losses(svg, lane, top);
+        self.violations(svg, Some(&lane.name), top, DENSITY + 2.0 * CURVE);
         let gap = |at: usize| lane.cells[at].gap_max as f64;
         let most = curve(
             svg,
@@ -213,6 +224,26 @@ impl Picture {
         );
         figure(svg, top + DENSITY + CURVE + 20.0, &format_bytes(most as u64));
         svg.push_str("</g>");
+    }
+
+    /// Where the contract found a topic wrong, or the whole bag.
+    fn violations(&self, svg: &mut String, topic: Option<&str>, top: f64, height: f64) {
+        let of_topic = |violation: &&Violation| violation.topic.as_deref() == topic;
+        for violation in self.violations.iter().filter(of_topic) {
+            let at = |time: i64| GUTTER + self.place(time) * COLUMNS as f64;
+            let from = at(violation.since.as_nanos());
+            let until = violation
+                .until
+                .map_or(GUTTER + COLUMNS as f64, |until| at(until.as_nanos()));
+            put(
+                svg,
+                format_args!(
+                    "<rect class=\"broken\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height}\" fill=\"#c43b2e\" fill-opacity=\"0.18\"><title>contract: {}</title></rect>",
+                    (until - from).max(3.0),
+                    escaped(&violation.text)
+                ),
+            );
+        }
     }
 
     fn losses(&self, svg: &mut String, lane: &Lane, top: f64) {
@@ -496,6 +527,13 @@ mod tests {
             left_out: 3,
             lines: vec![line],
             markers: vec![Marker::new(Timestamp::from_nanos(1_000_000_000), "\"door\" open").unwrap()],
+            violations: vec![Violation {
+                rule: 0,
+                topic: Some("/robot/with/a/name/that/is/longer/than/its/place/<b>&".to_owned()),
+                since: Timestamp::from_nanos(700_000_000),
+                until: None,
+                text: "4.9 Hz <b>".to_owned(),
+            }],
             splits: vec![1_500_000_000],
             notices: Vec::new(),
             remarks: Vec::new(),
@@ -512,6 +550,7 @@ mod tests {
             "9 lost (cache)",
             "2048 messages of 4 topics in 2.05 s, 9 lost",
             "&quot;door&quot; open",
+            "contract: 4.9 Hz &lt;b&gt;",
             "a further file of the bag",
             "4.9 KiB",
             "-3.5",

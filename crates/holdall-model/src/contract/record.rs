@@ -1,7 +1,8 @@
 //! The record of a bag that has the contract of its recording, and what that said at the end.
 
-use super::verdict::{Ending, Outcome, Verdict};
+use super::verdict::{Ending, Outcome, Verdict, Violation};
 use crate::time::Timestamp;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Its name. One is written when the recording begins, and one with the verdict when it ends.
@@ -53,6 +54,21 @@ impl ContractRecord {
             outcome: Some(outcome.as_str().to_owned()),
             verdict: shown.and_then(|shown| serde_json::to_string(&shown).ok()),
         }
+    }
+
+    /// What was wrong, by time, as far as the record lists it.
+    pub fn violations(&self) -> Vec<Violation> {
+        #[derive(Deserialize)]
+        struct Listed {
+            violations: Vec<Violation>,
+        }
+        let listed = self.verdict.as_deref().map(serde_json::from_str);
+        let mut violations = match listed {
+            Some(Ok(Listed { violations })) => violations,
+            _ => Vec::new(),
+        };
+        violations.truncate(LISTED_MAX);
+        violations
     }
 
     /// Its entries; times are in nanoseconds since 1970.
@@ -109,7 +125,17 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let verdict = Verdict::default();
+        let violation = Violation {
+            rule: 0,
+            topic: Some("/scan".to_owned()),
+            since: Timestamp::from_nanos(6),
+            until: None,
+            text: "no message for 2 s".to_owned(),
+        };
+        let verdict = Verdict {
+            violations: vec![violation.clone(); LISTED_MAX + 1],
+            ..Verdict::default()
+        };
         let ending = Ending {
             start: Timestamp::from_nanos(5),
             end: Timestamp::from_nanos(9),
@@ -121,6 +147,7 @@ mod tests {
             ContractRecord::from_entries(&record.entries()),
             Some(record.clone())
         );
+        assert_eq!(record.violations(), vec![violation; LISTED_MAX]);
         let begun = ContractRecord {
             contract: "version: 1".to_owned(),
             ..ContractRecord::default()

@@ -9,7 +9,7 @@ use crate::{
     time::Timestamp,
     units::counted,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Violations of a verdict that are listed; further ones are counted.
@@ -45,7 +45,7 @@ impl Outcome {
 }
 
 /// Something that is wrong, from when to when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     /// The number of the rule in the contract.
     pub rule: usize,

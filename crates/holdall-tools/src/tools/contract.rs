@@ -6,7 +6,10 @@ use holdall_bag::{
 };
 use holdall_io::fs;
 use holdall_model::{
-    contract::{Arrival, CONTRACT_BYTES_MAX, Contract, Ending, Judge, Learner, Sample, Verdict},
+    contract::{
+        Arrival, CONTRACT_BYTES_MAX, CONTRACT_CUSTOM_KEY, Contract, Ending, Judge, Learner, Sample, Verdict,
+        Violation,
+    },
     dynamic::TypePlan,
     message::PayloadRef,
     text::OutsidePath,
@@ -83,6 +86,18 @@ pub fn read(path: &Path) -> Result<Arc<Contract>, String> {
     let text = fs::read_to_string(path, CONTRACT_BYTES_MAX as u64 + 1).map_err(|error| error.to_string())?;
     let contract = Contract::parse(&text).map_err(|error| format!("{}: {error}", OutsidePath(path)))?;
     Ok(Arc::new(contract))
+}
+
+/// What the contract of a bag's recording found wrong, by time; its first violations. Opens no file of a recording without one.
+///
+/// # Errors
+/// A storage file cannot be read.
+pub fn violations(bag: &Bag) -> Result<Vec<Violation>, ReadError> {
+    if !bag.metadata().custom_data.contains_key(CONTRACT_CUSTOM_KEY) {
+        return Ok(Vec::new());
+    }
+    let record = bag.contract_record()?;
+    Ok(record.map(|record| record.violations()).unwrap_or_default())
 }
 
 /// Judges a bag by a contract.

@@ -7,6 +7,7 @@ use holdall::{
     look::is_picture,
     plot::{digits, runs},
     reader::{LossSpan, Strip},
+    tools::contract,
 };
 use holdall_model::loss::{
     LossStage, UnknownEnds,
@@ -74,6 +75,7 @@ pub(super) fn draw(bag: &Bag, part: Option<[f64; 2]>, progress: &Progress) -> Re
             .add_losses(axis, account);
     }
     let markers = bag.markers().map_err(text)?;
+    let violations = contract::violations(bag).map_err(text)?;
     let left_out = lanes.len().saturating_sub(LANES_MAX);
     Ok(json!({
         "start_ns": start.to_string(),
@@ -86,6 +88,10 @@ pub(super) fn draw(bag: &Bag, part: Option<[f64; 2]>, progress: &Progress) -> Re
         "lanes": lanes.iter().take(LANES_MAX).map(|(name, lane)| lane.json(name, axis)).collect::<Vec<_>>(),
         "lines": [],
         "markers": markers.iter().map(|marker| json!([axis.offset(marker.time.as_nanos()), marker.name])).collect::<Vec<_>>(),
+        "violations": violations.iter().map(|violation| {
+            let until = violation.until.map_or(span as f64 / 1e6, |until| axis.offset(until.as_nanos()));
+            json!([axis.offset(violation.since.as_nanos()), until, violation.topic, violation.text])
+        }).collect::<Vec<_>>(),
         "splits": splits(bag, axis),
         "restarts": restarts(ledger.as_ref(), axis),
         "fault": counted.damage,
