@@ -148,9 +148,11 @@ impl Writer {
 
     #[inline]
     fn note_for_episodes(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
-        if self.episodes.is_some() && self.is_of_own_type(entry) {
-            let switch = self.episodes.as_mut().map(|episodes| &mut episodes.switch);
-            switch.map(|switch| switch.message(entry.topic, entry.log_time, payload));
+        if self.episodes.is_some()
+            && self.is_of_own_type(entry)
+            && let Some(episodes) = &mut self.episodes
+        {
+            episodes.switch.message(entry.topic, entry.log_time, payload);
         }
     }
 
