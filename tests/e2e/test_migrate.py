@@ -219,7 +219,7 @@ def test_a_bag_without_definitions_takes_those_of_its_distribution(world):
     metadata.write_text(text)
     told = done(world, "migrate", bag, "-o", world.folder / "new", "--distro", "kilted", code=2)
     assert f"/markers: no definition of {name} is in the bag\n" in told.stderr
-    done(world, "migrate", bag, "-o", world.folder / "new", "--distro", "kilted", "--from", "foxy")
+    done(world, "migrate", bag, "-o", world.folder / "new", "--distro", "kilted", "--old-definitions", "foxy")
     for one, other in zip(messages["/markers"][1], read(world.folder / "new", after)["/markers"][1], strict=True):
         assert_carried(one, other)
 
@@ -228,7 +228,7 @@ def test_a_bag_without_definitions_takes_those_of_its_distribution(world):
     recorder.wait_until_says("Listening")
     play = ["play", bag, "--migrate", "ros2", "--distro", "kilted", "--wait-for-subscribers", "1", "--timeout", "30"]
     assert f"no definition of {name} is in the bag" in done(world, *play, code=2).stderr
-    done(world, *play, "--from", "foxy", timeout=60)
+    done(world, *play, "--old-definitions", "foxy", timeout=60)
     recorder.stop()
     for one, other in zip(messages["/markers"][1], read(world.folder / "heard", after)["/markers"][1], strict=True):
         assert_carried(one, other)

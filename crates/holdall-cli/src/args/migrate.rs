@@ -11,7 +11,7 @@ Examples:
   holdall migrate lab -o new --definitions ~/ws/src         what is the same is carried, the rest is listed and refused
   holdall migrate lab --definitions ~/ws/src --draft-rules > rules.yaml
   holdall migrate lab -o new --definitions ~/ws/src --rules rules.yaml
-  holdall migrate lab -o new --distro kilted --from foxy --rules ros2
+  holdall migrate lab -o new --distro kilted --old-definitions foxy --rules ros2
   holdall migrate ros1.bag -o new --distro kilted --rules ros1
   holdall migrate fleet -o fleet-kilted --distro kilted --rules ros2    all bags below that need it, each under its name";
 
@@ -31,7 +31,7 @@ pub struct TargetArguments {
     pub distro: Option<String>,
 
     /// The old definitions that the bag lacks: a folder, or a distribution; may be given several times
-    #[arg(long, value_name = "FOLDER|NAME", action = clap::ArgAction::Append, help_heading = "Definitions")]
+    #[arg(long = "old-definitions", value_name = "FOLDER|NAME", action = clap::ArgAction::Append, help_heading = "Definitions")]
     pub from: Vec<PathBuf>,
 
     /// Rules for what differs: a file, or those of holdall, ros1 or ros2; may be given several times, the first that names a type counts

@@ -103,7 +103,7 @@ pub struct PlayArguments {
     pub distro: Option<String>,
 
     /// With --migrate: the old definitions that the bags lack: a folder, or a distribution; may be given several times
-    #[arg(long, value_name = "FOLDER|NAME", requires = "migrate", action = clap::ArgAction::Append, help_heading = "What to play")]
+    #[arg(long = "old-definitions", value_name = "FOLDER|NAME", requires = "migrate", action = clap::ArgAction::Append, help_heading = "What to play")]
     pub from: Vec<PathBuf>,
 
     /// Play these topics only

@@ -109,7 +109,7 @@ fn old(from: &[PathBuf]) -> Result<OldDefinitions, Failure> {
     let named = from.iter().find_map(|path| distribution(path));
     let folders = from.iter().filter(|path| distribution(path).is_none());
     let folders = DefinitionFolders::open(folders.cloned().collect(), Vec::new())
-        .map_err(|error| Failure::refused(format!("--from {error}")))?;
+        .map_err(|error| Failure::refused(format!("--old-definitions {error}")))?;
     Ok(OldDefinitions {
         folders,
         distribution: named,
