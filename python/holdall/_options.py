@@ -31,8 +31,8 @@ BurstOptions = TypedDict("BurstOptions", {
 }, total=False)  # fmt: skip
 
 CheckOptions = TypedDict("CheckOptions", {
-    "contract": AnyPath, "definitions": Some[AnyPath], "distro": str, "from_": Some[str], "identity": Some[AnyPath], "profile": Literal["lake"],
-    "rules": Some[AnyPath],
+    "contract": AnyPath, "definitions": Some[AnyPath], "distro": str, "identity": Some[AnyPath], "old_definitions": Some[str],
+    "profile": Literal["lake"], "rules": Some[AnyPath],
 }, total=False)  # fmt: skip
 
 CompressOptions = TypedDict("CompressOptions", {
@@ -102,19 +102,19 @@ MergeOptions = TypedDict("MergeOptions", {
 }, total=False)  # fmt: skip
 
 MigrateOptions = TypedDict("MigrateOptions", {
-    "definitions": Some[AnyPath], "distro": str, "draft_rules": bool, "encrypt_to": Some[str], "from_": Some[str], "identity": Some[AnyPath],
-    "rules": Some[AnyPath], "storage": str,
+    "definitions": Some[AnyPath], "distro": str, "draft_rules": bool, "encrypt_to": Some[str], "identity": Some[AnyPath],
+    "old_definitions": Some[str], "rules": Some[AnyPath], "storage": str,
 }, total=False)  # fmt: skip
 
 PlayOptions = TypedDict("PlayOptions", {
     "actions": Some[str], "clock": Union[bool, Number], "clock_topics": Some[str], "clock_topics_all": bool, "definitions": Some[AnyPath],
     "delay": Number, "disable_loan_message": bool, "distro": str, "enclave": str, "end": Number, "episode": int, "exclude_actions": Some[str],
     "exclude_regex": str, "exclude_services": Some[str], "exclude_topics": Some[str], "fail_if_unanswered": bool, "foxglove": Union[bool, str],
-    "foxglove_origin": Some[str], "from_": Some[str], "identity": Some[AnyPath], "in_flight": int, "keep_publishers": bool,
+    "foxglove_origin": Some[str], "identity": Some[AnyPath], "in_flight": int, "keep_publishers": bool,
     "log_level": Literal["debug", "info", "warn", "error", "fatal"], "loop": bool, "max_lateness": Number,
     "message_order": Literal["received", "sent"], "migrate": AnyPath, "no_latched_state": bool, "no_services": bool, "node_name": str,
-    "pace": Literal["time", "listeners"], "params_file": Some[AnyPath], "persistent": bool, "playback_duration": Number,
-    "playback_until_nsec": Number, "playback_until_sec": Number, "prefer_recorded_clock": bool, "profile": AnyPath,
+    "old_definitions": Some[str], "pace": Literal["time", "listeners"], "params_file": Some[AnyPath], "persistent": bool,
+    "playback_duration": Number, "playback_until_nsec": Number, "playback_until_sec": Number, "prefer_recorded_clock": bool, "profile": AnyPath,
     "progress_bar_separation_lines": int, "progress_bar_update_rate": Number, "publish_service_requests": bool, "publisher": Some[str],
     "qos_override": Some[str], "qos_profile_overrides_path": AnyPath, "rate": Number, "read_ahead_queue_size": int, "regex": str,
     "remap": Some[str], "send_actions_as_client": bool, "service_requests_source": Literal["service_introspection", "client_introspection"],

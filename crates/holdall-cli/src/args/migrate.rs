@@ -21,8 +21,7 @@ pub const NOTES: &str = include_str!("pages/migrate.txt");
 /// The definitions that messages get.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TargetArguments {
-    /// Folders with the new .msg files: packages, a workspace, an installation, or the files alone; may be given several times. Without this and
-    /// --distro, AMENT_PREFIX_PATH
+    /// Folders with the new .msg files: packages, a workspace, an installation, or the files alone [default: AMENT_PREFIX_PATH, without --distro]
     #[arg(long = "definitions", value_name = "FOLDER", action = clap::ArgAction::Append, help_heading = "Definitions")]
     pub folders: Vec<PathBuf>,
 
@@ -30,11 +29,11 @@ pub struct TargetArguments {
     #[arg(long, value_name = "NAME", help_heading = "Definitions")]
     pub distro: Option<String>,
 
-    /// The old definitions that the bag lacks: a folder, or a distribution; may be given several times
+    /// The old definitions that the bag lacks: folders, or distributions
     #[arg(long = "old-definitions", value_name = "FOLDER|NAME", action = clap::ArgAction::Append, help_heading = "Definitions")]
     pub from: Vec<PathBuf>,
 
-    /// Rules for what differs: a file, or those of holdall, ros1 or ros2; may be given several times, the first that names a type counts
+    /// Rules for what differs: files, or those of holdall, ros1 or ros2; the first that names a type counts
     #[arg(long, value_name = "FILE", action = clap::ArgAction::Append, help_heading = "Definitions")]
     pub rules: Vec<PathBuf>,
 }
