@@ -53,7 +53,10 @@ const NEEDED: &[(&str, &str)] = &[
     ),
     ("filter", "output topics start end where max-rate"),
     ("compress", "output level mode video cloud json"),
-    ("migrate", "output definitions distro old-definitions rules draft-rules"),
+    (
+        "migrate",
+        "output definitions distro old-definitions rules draft-rules",
+    ),
     ("bridge", "foxglove foxglove-control topics regex"),
     ("serve", "foxglove topics rate loop play"),
     ("web", "token-file transport"),
