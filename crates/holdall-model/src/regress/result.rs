@@ -126,6 +126,11 @@ pub struct FieldDistance {
 /// Values of a [`FieldDistance`].
 const VALUES_MAX: usize = 512;
 
+/// A distance as JSON can have it: it has no infinity and no NaN, as the largest numbers make them.
+pub(super) fn finite(distance: f64) -> f64 {
+    distance.min(1e300)
+}
+
 impl Default for FieldDistance {
     fn default() -> Self {
         Self {
@@ -139,8 +144,7 @@ impl Default for FieldDistance {
 impl FieldDistance {
     /// Takes the distance in a pair of messages, by its number from 1.
     pub fn note(&mut self, number: u64, distance: f64) {
-        // JSON has no infinity, as between the largest numbers.
-        let distance = distance.min(f64::MAX);
+        let distance = finite(distance);
         self.largest = self.largest.max(distance);
         let place = |each| usize::try_from(number.saturating_sub(1) / each).unwrap_or(usize::MAX);
         while place(self.each) >= VALUES_MAX {

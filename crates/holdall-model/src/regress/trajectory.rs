@@ -2,6 +2,7 @@
 
 use super::{
     FieldDistance,
+    result::finite,
     rigid::{
         Rotation, Vector, angle_deg, best_rotation, centre, difference, inverse, length, product, rotated,
     },
@@ -129,9 +130,9 @@ impl Errors {
     fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
         (!values.is_empty()).then(|| Self {
-            rmse: (values.iter().map(|value| value * value).sum::<f64>() / count).sqrt(),
-            mean: values.iter().sum::<f64>() / count,
-            max: values.iter().copied().fold(0.0, f64::max),
+            rmse: finite((values.iter().map(|value| value * value).sum::<f64>() / count).sqrt()),
+            mean: finite(values.iter().sum::<f64>() / count),
+            max: finite(values.iter().copied().fold(0.0, f64::max)),
         })
     }
 }
@@ -431,6 +432,16 @@ mod tests {
         assert_eq!(none.problems().len(), 3, "{none:?}");
         assert_eq!(Pose::new(0, [0.0, f64::NAN, 0.0], [0.0, 0.0, 0.0, 1.0]), None);
         assert_eq!(Pose::new(0, [0.0; 3], [0.0; 4]), None);
+        let mut far = curve(false, 0.0);
+        for (pose, way) in far.poses.iter_mut().zip([1.0, -1.0].into_iter().cycle()) {
+            pose.position = [way * f64::MAX; 3];
+        }
+        for text in ["{ate: 1, rpe: 1}", "{ate: 1, rpe: 1, align: true}"] {
+            let huge = compare(text, curve(false, 0.0), far.clone());
+            assert_eq!(huge.problems().len(), 2, "{huge:?}");
+            let kept = serde_json::to_string(&huge).unwrap();
+            assert!(serde_json::from_str::<TrajectoryComparison>(&kept).is_ok(), "{kept}");
+        }
         let mut one = curve(false, 0.0);
         one.poses.truncate(2);
         one.unusable = 1;
