@@ -77,6 +77,10 @@ pub fn compare_outputs(
             ..TopicComparison::default()
         };
         let infos = [0, 1].map(|side: usize| of_bags[side].iter().find(|info| info.name == *name));
+        let has_limits = case.trajectories.contains_key(name) || case.images.contains_key(name);
+        if has_limits && count(0) == 0 && infos[0].is_some() {
+            problems.push(format!("{name} has limits, and no message in the golden bag"));
+        }
         let [Some(first), Some(second)] = infos else {
             (comparison.missing, comparison.extra) = (count(0), count(1));
             if infos[0].is_none() {
