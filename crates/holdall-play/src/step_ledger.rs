@@ -166,10 +166,9 @@ impl StepLedger {
 
     /// Messages that wait, each with its publication and the rules that it lacks.
     pub fn waiting(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = usize>)> {
-        let rules = |step: &Step| step.needs.clone().into_iter().map(|(rule, _)| rule);
         self.waiting
             .iter()
-            .map(move |step| (step.publication, rules(step)))
+            .map(|step| (step.publication, step.needs.iter().map(|(rule, _)| *rule)))
     }
 
     /// Messages that waited, that were answered, and whose answer did not come.

@@ -216,12 +216,16 @@ impl Steps {
                 .map_or(Hold::Counted, |goals| goals.hold(waiting, next))
         };
         let mut counted = 0;
-        for (publication, mut rules) in self.ledger.waiting() {
-            let of_rules: Vec<Hold> = rules.by_ref().map(|rule| hold(rule, publication)).collect();
-            if of_rules.contains(&Hold::Always) {
-                return true;
+        for (publication, rules) in self.ledger.waiting() {
+            let mut is_counted = false;
+            for rule in rules {
+                match hold(rule, publication) {
+                    Hold::Always => return true,
+                    Hold::Counted => is_counted = true,
+                    Hold::No => {}
+                }
             }
-            counted += usize::from(of_rules.contains(&Hold::Counted));
+            counted += usize::from(is_counted);
         }
         counted >= self.in_flight
     }

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 const PARTS: usize = 24;
 /// Parts that must have messages.
 const PARTS_MIN: usize = 18;
-/// A step is one if it leaves less than this part of the squares that one line leaves.
+/// A step is one if a single line leaves more than this many times the squares that two lines leave.
 const STEP_GAIN: f64 = 4.0;
 
 /// A rule about drift.
