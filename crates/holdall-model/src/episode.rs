@@ -4,7 +4,7 @@
 //! An event names its episode by the time at which that started, and the last one repeats what is known of it: the events of several recorders, and of files
 //! that lack some of them, stay apart.
 
-use crate::time::Timestamp;
+use crate::{marker::MARKERS_MAX, time::Timestamp};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -126,6 +126,9 @@ pub enum EpisodeError {
     /// None is open.
     #[error("no episode runs: start one first")]
     NotRunning,
+    /// More would have no place in the bag.
+    #[error("the recording has {MARKERS_MAX} episodes already, which is the most")]
+    TooMany,
     /// A field that is not stored.
     #[error(
         "{0:?} is not a field of an episode: up to {FIELDS_MAX} names of letters, digits and _, with texts of up to {VALUE_BYTES_MAX} bytes"
@@ -139,6 +142,10 @@ pub struct EpisodeState {
     open: Option<(Timestamp, EpisodeFields)>,
     /// When episodes started: as many as a recording may have markers.
     starts: BTreeSet<Timestamp>,
+    /// A condition has started the open one.
+    is_switched: bool,
+    /// When the recording ended.
+    ended: Option<Timestamp>,
 }
 
 impl EpisodeState {
@@ -159,6 +166,9 @@ impl EpisodeState {
                 self.open = Some(open);
                 return Err(running);
             }
+            (EpisodeChange::Start, None) if self.starts.len() >= MARKERS_MAX => {
+                return Err(EpisodeError::TooMany);
+            }
             (EpisodeChange::Start, None) => {
                 // Two episodes of a recorder have different names, also on a clock that is set back.
                 let mut start = now;
@@ -166,6 +176,7 @@ impl EpisodeState {
                     start = start.saturating_add(Duration::from_nanos(1));
                 }
                 self.open = Some((start, fields.clone()));
+                self.is_switched = false;
                 EpisodeEvent {
                     change,
                     start,
@@ -198,6 +209,38 @@ impl EpisodeState {
     /// When the open episode started.
     pub fn open_since(&self) -> Option<Timestamp> {
         self.open.as_ref().map(|(start, _)| *start)
+    }
+
+    /// Starts an episode that a condition stops.
+    ///
+    /// # Errors
+    /// As [`Self::change`].
+    pub fn switch_on(&mut self, now: Timestamp) -> Result<EpisodeEvent, EpisodeError> {
+        let event = self.change(EpisodeChange::Start, now, EpisodeFields::new())?;
+        self.is_switched = true;
+        Ok(event)
+    }
+
+    /// Stops the open episode if a condition has started it.
+    pub fn switch_off(&mut self, now: Timestamp) -> Option<EpisodeEvent> {
+        let is_own = self.open.is_some() && self.is_switched;
+        is_own
+            .then(|| self.change(EpisodeChange::Stop, now, EpisodeFields::new()))?
+            .ok()
+    }
+
+    /// The recording has ended: stops the open episode, unless a condition has started it, which messages that still wait may end earlier.
+    pub fn end(&mut self, now: Timestamp) -> Option<EpisodeEvent> {
+        self.ended = Some(now);
+        let is_own = self.open.is_some() && !self.is_switched;
+        is_own
+            .then(|| self.change(EpisodeChange::Stop, now, EpisodeFields::new()))?
+            .ok()
+    }
+
+    /// When the recording ended.
+    pub fn ended(&self) -> Option<Timestamp> {
+        self.ended
     }
 }
 

@@ -276,13 +276,12 @@ impl RecordControl {
         Arc::clone(&self.episodes)
     }
 
-    /// Stops the episode that runs when the recording ends.
+    /// Stops the episode that runs when the recording ends; one of `--episode-when` after the last message.
     pub(super) fn end_episode(&self) {
         let Some(now) = self.parts.gate.time(self.clock.now()) else {
             return;
         };
-        let mut episodes = lock(&self.episodes);
-        if let Ok(event) = episodes.change(EpisodeChange::Stop, now, EpisodeFields::new()) {
+        if let Some(event) = lock(&self.episodes).end(now) {
             self.parts.drain.mark(Marker::of_episode(now, event));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Condition, Conditions, Trigger, TriggerState};
 use crate::{
-    episode::{EpisodeChange, EpisodeFields, EpisodeState},
+    episode::EpisodeState,
     marker::Marker,
     message::PayloadRef,
     time::Timestamp,
@@ -15,8 +15,6 @@ const STARTS: usize = 0;
 /// Starts an episode when a condition becomes true, and stops it when that becomes false.
 pub struct EpisodeSwitch {
     conditions: Conditions,
-    /// When the episode that it has started did.
-    started: Option<Timestamp>,
     /// When the last message came.
     last: Timestamp,
 }
@@ -33,7 +31,6 @@ impl EpisodeSwitch {
         };
         Some(Self {
             conditions: Conditions::new(&[trigger.clone(), stops]),
-            started: None,
             last: Timestamp::default(),
         })
     }
@@ -63,33 +60,28 @@ impl EpisodeSwitch {
     pub fn take_markers(&mut self, episodes: &mut EpisodeState) -> Vec<Marker> {
         let mut markers = Vec::new();
         for fired in self.conditions.take_fired() {
-            let change = match fired.trigger {
-                STARTS => EpisodeChange::Start,
-                _ if self
-                    .started
-                    .take_if(|at| episodes.open_since() == Some(*at))
-                    .is_some() =>
-                {
-                    EpisodeChange::Stop
-                }
-                _ => continue,
+            let event = match fired.trigger {
+                STARTS => episodes.switch_on(fired.time).ok(),
+                _ => episodes.switch_off(fired.time),
             };
-            if let Ok(event) = episodes.change(change, fired.time, EpisodeFields::new()) {
-                self.started = (change == EpisodeChange::Start).then_some(event.start);
-                markers.push(Marker::of_episode(fired.time, event));
-            }
+            markers.extend(event.map(|event| Marker::of_episode(fired.time, event)));
         }
         markers
     }
 
-    /// As [`Self::take_markers`] after the last message, with the end of an episode that runs on.
+    /// As [`Self::take_markers`] after the last message, with the end of an episode that runs on: that of the recording.
     pub fn end(&mut self, episodes: &mut EpisodeState) -> Vec<Marker> {
         let mut markers = self.take_markers(episodes);
-        let is_own = self.started.is_some() && episodes.open_since() == self.started;
-        if is_own && let Ok(event) = episodes.change(EpisodeChange::Stop, self.last, EpisodeFields::new()) {
-            markers.push(Marker::of_episode(self.last, event));
-        }
+        let until = episodes.ended().map_or(self.last, |ended| ended.max(self.last));
+        let event = episodes.switch_off(until);
+        markers.extend(event.map(|event| Marker::of_episode(until, event)));
         markers
+    }
+
+    /// Why the first message that cannot be decoded cannot, when that is news.
+    pub fn take_broken(&mut self) -> Option<String> {
+        let broken = self.conditions.take_broken();
+        broken.into_iter().next().map(|(_, reason)| reason)
     }
 
     /// What it watches for.
@@ -107,7 +99,8 @@ impl EpisodeSwitch {
 mod tests {
     use super::*;
     use crate::{
-        episode::{Episode, EpisodeEnd},
+        episode::{Episode, EpisodeChange, EpisodeEnd, EpisodeFields},
+        marker::MARKERS_MAX,
         topic::DefinitionEncoding,
     };
     use proptest::prelude::*;
@@ -177,6 +170,47 @@ mod tests {
             .unwrap();
         feed(&mut switch, 40, 0);
         assert!(switch.end(&mut state).is_empty());
+    }
+
+    #[test]
+    fn messages_that_still_wait_at_the_end_stop_and_start_episodes_where_they_do() {
+        let (mut switch, mut state) = (switch("/mode: data == 1"), EpisodeState::default());
+        feed(&mut switch, 10, 1);
+        let mut markers = switch.take_markers(&mut state);
+        assert!(state.end(Timestamp::from_nanos(90)).is_none());
+        for (time, value) in [(20, 0), (30, 1)] {
+            feed(&mut switch, time, value);
+        }
+        markers.extend(switch.end(&mut state));
+        let events = markers
+            .iter()
+            .filter_map(|marker| Some((marker.time, marker.episode.as_ref()?)));
+        let spans: Vec<_> = Episode::list(events)
+            .iter()
+            .map(|one| (one.start.as_nanos(), one.until.unwrap().as_nanos()))
+            .collect();
+        assert_eq!(spans, [(10, 20), (30, 90)]);
+    }
+
+    #[test]
+    fn a_condition_that_changes_without_end_starts_a_bounded_number() {
+        let (mut switch, mut state) = (switch("/mode: data == 1"), EpisodeState::default());
+        let mut count = 0;
+        for time in 0..4000 {
+            feed(&mut switch, time, (time % 2) as i32);
+            count += switch.take_markers(&mut state).len();
+        }
+        assert_eq!(count, 2 * MARKERS_MAX);
+        assert_eq!(state.open_since(), None);
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_decoded_is_news_once() {
+        let mut switch = switch("/mode: data == 1");
+        for time in 0..2 {
+            switch.message(TOPIC, Timestamp::from_nanos(time), PayloadRef::Bytes(&[0, 1, 0, 0]));
+            assert_eq!(switch.take_broken().is_some(), time == 0);
+        }
     }
 
     proptest! {

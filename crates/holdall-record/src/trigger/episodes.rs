@@ -32,6 +32,12 @@ impl Episodes {
 
     /// What has started and stopped since the last call; at the end also what is open.
     pub fn take_markers(&mut self, is_end: bool) -> Vec<Marker> {
+        if let Some(reason) = self.switch.take_broken() {
+            tracing::warn!(
+                "{}: a message cannot be decoded: {reason}; such messages start and stop no episodes",
+                self.switch.text()
+            );
+        }
         let episodes = &mut lock(&self.episodes);
         if !is_end {
             return self.switch.take_markers(episodes);

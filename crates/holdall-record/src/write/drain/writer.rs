@@ -138,19 +138,21 @@ impl Writer {
 
     /// Lets the judge see a message before it is packed.
     pub fn judge_unpacked(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
-        if let Some(tap) = &mut self.tap
+        if (self.tap.is_some() || self.episodes.is_some())
             && let Some(topic) = self.channels.find(entry, &self.ledger)
         {
-            tap.message(topic, entry, payload);
+            self.judge(topic, entry, payload);
         }
-        self.note_for_episodes(entry, payload);
     }
 
+    /// Lets the judge and the episodes see a message of a topic of the bag.
     #[inline]
-    fn note_for_episodes(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
-        if self.episodes.is_some()
-            && self.is_of_own_type(entry)
-            && let Some(episodes) = &mut self.episodes
+    fn judge(&mut self, topic: BagTopic, entry: &CacheEntry, payload: PayloadRef<'_>) {
+        if let Some(tap) = &mut self.tap {
+            tap.message(topic, entry, payload);
+        }
+        if let Some(episodes) = &mut self.episodes
+            && self.channels.own(entry.topic) == Some(topic)
         {
             episodes.switch.message(entry.topic, entry.log_time, payload);
         }
@@ -341,11 +343,8 @@ impl Writer {
                 }
                 self.journal.written(self.bag.file_number(), &entry);
                 self.written += 1;
-                if let (Some(tap), false) = (&mut self.tap, self.is_packed) {
-                    tap.message(topic, &entry, payload);
-                }
                 if !self.is_packed {
-                    self.note_for_episodes(&entry, payload);
+                    self.judge(topic, &entry, payload);
                 }
                 if self.watch.is_needed() {
                     self.watch_written(&entry, topic, payload);
