@@ -19,6 +19,7 @@ use holdall_model::{
 use holdall_tools::tools::contract;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::RangeInclusive,
     str::FromStr,
     sync::{
         Arc,
@@ -197,7 +198,10 @@ pub fn collect(
             .into_iter()
             .filter(|marker| within(&marker.time.as_nanos()))
             .collect(),
-        violations: violations(bags, within)?,
+        violations: match by_header {
+            true => Vec::new(),
+            false => violations(bags, start..=end)?,
+        },
         splits: splits.into_iter().skip(1).filter(within).collect(),
         notices: drawn.notices,
         remarks: clocked.map(|clocked| clocked.remarks).unwrap_or_default(),
@@ -205,14 +209,14 @@ pub fn collect(
 }
 
 /// What the contracts of the recordings found wrong, where any of it is in the picture.
-fn violations(bags: &BagSet, within: impl Fn(&i64) -> bool) -> Result<Vec<Violation>, PlotError> {
+fn violations(bags: &BagSet, shown: RangeInclusive<i64>) -> Result<Vec<Violation>, PlotError> {
     let mut found = Vec::new();
     for bag in bags.bags() {
-        let shown = |violation: &Violation| {
-            let until = violation.until.unwrap_or(violation.since);
-            within(&violation.since.as_nanos()) || within(&until.as_nanos())
+        let is_shown = |violation: &Violation| {
+            let until = violation.until.map_or(i64::MAX, Timestamp::as_nanos);
+            violation.since.as_nanos() <= *shown.end() && until >= *shown.start()
         };
-        found.extend(contract::violations(bag)?.into_iter().filter(shown));
+        found.extend(contract::violations(bag)?.into_iter().filter(is_shown));
     }
     Ok(found)
 }
