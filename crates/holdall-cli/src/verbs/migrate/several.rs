@@ -44,6 +44,9 @@ pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
     if is_one {
         return Ok(None);
     }
+    if found.is_empty() {
+        return Err(Failure::refused("none of these folders has a bag"));
+    }
     let mut names = Vec::new();
     for (root, path) in &found {
         let below = path.strip_prefix(root).unwrap_or(path);
@@ -113,11 +116,11 @@ impl Several {
         }
         let (mut outcome, mut written) = (Outcome::Done, 0);
         for (path, place) in &needed {
-            if let Some(parent) = place.parent() {
-                fs::create_dirs(parent).map_err(Failure::failed)?;
-            }
-            let bags = open(std::slice::from_ref(*path), &args.target)?;
-            match migrate(bags, place, args, new.clone()) {
+            let above = place.parent().map_or(Ok(()), fs::create_dirs);
+            let bags = above
+                .map_err(Failure::failed)
+                .and_then(|()| open(std::slice::from_ref(*path), &args.target));
+            match bags.and_then(|bags| migrate(bags, place, args, new.clone())) {
                 Ok(one) => {
                     written += 1;
                     outcome = outcome.or_worse(one);
