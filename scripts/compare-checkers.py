@@ -314,7 +314,7 @@ def compare(folder, program):
                 continue
             try:
                 found[bag] = check(path)
-            except (RuntimeError, ValueError, KeyError, OSError) as error:
+            except (RuntimeError, ValueError, KeyError, OSError, subprocess.SubprocessError) as error:
                 log.append(f"{name}: {path.name}: {error!r}"[:600])
                 found[bag], failed = set(), failed | {path.name}
         kept.write_text(json.dumps({bags[bag].name: sorted(lines) for bag, lines in found.items() if bags[bag].name not in failed}))
@@ -325,7 +325,9 @@ def compare(folder, program):
             cells.append(sum(bool(lines) for lines in new))
             log += [f"{name}: {kind}{number}: {sorted(lines)}" for number, lines in enumerate(new)]
         wrong = sum(bool(found["", number] - usual) for number in range(GOOD // 2, GOOD))
-        rows.append(f"| {name} | " + " | ".join(str(cell) if cell else "" for cell in cells) + f" | {wrong} |")
+        # A checker that fails has not judged.
+        label = f"{name} (failed on {len(failed)} bags)" if failed else name
+        rows.append(f"| {label} | " + " | ".join(str(cell) if cell else "" for cell in cells) + f" | {wrong} |")
         print(rows[-1], flush=True)
     (folder / "log.txt").write_text("\n".join(log) + "\n")
     head = "| checker | " + " | ".join(KINDS) + f" | of {GOOD // 2} good |"
