@@ -43,8 +43,11 @@ const TOPIC: &str = "/imu";
 const FROM_NANOS: u64 = 3_000_000_000;
 const UNTIL_NANOS: u64 = 5_000_000_000;
 
-/// Place of its topic, time, and length of each message, in the order of time.
-fn messages(topics: &[(&str, &str, usize, usize, u64)]) -> Vec<(usize, u64, usize)> {
+/// Place of its topic, time, and length.
+type Planned = (usize, u64, usize);
+
+/// Each message, in the order of time.
+fn messages(topics: &[(&str, &str, usize, usize, u64)]) -> Vec<Planned> {
     let mut all = Vec::new();
     for (place, (_, _, least, most, rate)) in topics.iter().enumerate() {
         all.extend((0..rate * SECONDS).map(|number| {
@@ -57,8 +60,12 @@ fn messages(topics: &[(&str, &str, usize, usize, u64)]) -> Vec<(usize, u64, usiz
     all
 }
 
-fn write(library: &str, topics: &[(&str, &str, usize, usize, u64)], path: &Path) -> Done<u64> {
-    let plan = messages(topics);
+fn write(
+    library: &str,
+    topics: &[(&str, &str, usize, usize, u64)],
+    plan: &[Planned],
+    path: &Path,
+) -> Done<u64> {
     let noise: Vec<u8> = (0..524_288_u32)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
@@ -72,7 +79,7 @@ fn write(library: &str, topics: &[(&str, &str, usize, usize, u64)], path: &Path)
             writer.add_defined_topic(name, definition)
         };
         let added = topics.iter().map(add).collect::<Result<Vec<_>, _>>()?;
-        for (place, time, len) in &plan {
+        for (place, time, len) in plan {
             writer.write(
                 added[*place],
                 Timestamp::from_nanos(i64::try_from(*time)?),
@@ -181,10 +188,15 @@ fn main() -> Done<()> {
         "holdall" => read_holdall(path, is_of_topic, is_of_time),
         _ => read_crate(path, is_of_topic, is_of_time),
     };
+    let topics: &[_] = if task == "write-small" { &SMALL } else { &ROBOT };
+    let plan = if task.starts_with("write-") {
+        messages(topics)
+    } else {
+        Vec::new()
+    };
     let began = Instant::now();
     let (count, bytes) = match task.as_str() {
-        "write-small" => (write(library, &SMALL, path)?, 0),
-        "write-robot" => (write(library, &ROBOT, path)?, 0),
+        "write-small" | "write-robot" => (write(library, topics, &plan, path)?, 0),
         "read" => read(false, false)?,
         "topic" => read(true, false)?,
         "time" => read(false, true)?,
