@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -188,7 +189,7 @@ def test_trajectories_are_judged_as_by_an_independent_computation(world):
         assert judged["rpe_angle"]["rmse"] == pytest.approx(angle, rel=1e-4), topic
     _, far, _, _ = errors_of(golden, found, False)
     assert far > 5 and f"/odom: ATE {far:.6f} m, at most 0.1, RPE {rpe:.6f} m, at most 0.001" in ran.stdout, ran.stdout
-    assert "/tf: 0 of 0 golden poses have none within 0.01 s" in ran.stdout, ran.stdout
+    assert "/tf: the golden bag has no pose of it" in ran.stdout, ran.stdout
     tree = ElementTree.parse(world.folder / "results" / "junit.xml").getroot()
     said = {case.get("name"): case.findtext("system-out") for case in tree.iter("testcase")}
     assert f"/odom: {POSES} pairs of {POSES} golden poses and {POSES} now; ATE {ate:.6f} m of at most 0.1" in said["near"], said
@@ -225,6 +226,24 @@ def test_images_are_judged_as_by_an_independent_computation(world):
     tree = ElementTree.parse(world.folder / "results" / "junit.xml").getroot()
     said = {case.get("name"): case.findtext("system-out") for case in tree.iter("testcase")}
     assert f"/camera: SSIM {min(values):.4f} at worst" in said["like"], said
+
+
+def test_limits_of_a_topic_without_golden_messages_fail(world):
+    """Images of which none was compared are not similar images."""
+    folder = world.folder / "suite"
+    folder.mkdir()
+    words = {"/word": [new("std_msgs/msg/String", data="go")] * 3}
+    write(folder / "now", words)
+    with Writer(folder / "golden", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        writer.add_connection("/camera", "sensor_msgs/msg/Image", typestore=STORE)
+        connection = writer.add_connection("/word", "std_msgs/msg/String", typestore=STORE)
+        for number, value in enumerate(words["/word"]):
+            writer.write(connection, START + number * STEP_NANOS, bytes(STORE.serialize_cdr(value, value.__msgtype__)))
+    play = f"{HOLDALL} play now --disable-keyboard-controls --wait-for-subscribers /word=1; exec sleep 100"
+    case = {"command": play, "outputs": ["/camera", "/word"], "golden": "golden", "ready": {"topics": ["/word"]}, "images": {"/camera": {"ssim": 0.9}}}
+    ran = regress(world, suite_of(world, {"none": case}), code=4)
+    assert re.search("/camera (has limits, and no message|is not) in the golden bag", ran.stdout), ran.stdout
+    assert (result(world, "none")["topics"]["/word"]["golden"], result(world, "none")["topics"]["/word"]["different"]) == (3, 0)
 
 
 def test_software_of_several_nodes_is_started_and_ended_by_its_launcher(world, drive):  # noqa: F811

@@ -210,7 +210,9 @@ impl TrajectoryComparison {
             }
         }
         let alone = self.poses[0] - self.pairs;
-        if self.pairs == 0 || alone as f64 > self.limits.unpaired * self.poses[0] as f64 {
+        if self.poses[0] == 0 {
+            problems.push("the golden bag has no pose of it".to_owned());
+        } else if self.pairs == 0 || alone as f64 > self.limits.unpaired * self.poses[0] as f64 {
             problems.push(format!(
                 "{alone} of {} have none within {} s",
                 counted(self.poses[0], "golden pose"),
