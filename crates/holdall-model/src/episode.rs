@@ -223,19 +223,18 @@ impl EpisodeState {
 
     /// Stops the open episode if a condition has started it.
     pub fn switch_off(&mut self, now: Timestamp) -> Option<EpisodeEvent> {
-        let is_own = self.open.is_some() && self.is_switched;
-        is_own
-            .then(|| self.change(EpisodeChange::Stop, now, EpisodeFields::new()))?
-            .ok()
+        self.stop_if(self.is_switched, now)
     }
 
     /// The recording has ended: stops the open episode, unless a condition has started it, which messages that still wait may end earlier.
     pub fn end(&mut self, now: Timestamp) -> Option<EpisodeEvent> {
         self.ended = Some(now);
-        let is_own = self.open.is_some() && !self.is_switched;
-        is_own
-            .then(|| self.change(EpisodeChange::Stop, now, EpisodeFields::new()))?
-            .ok()
+        self.stop_if(!self.is_switched, now)
+    }
+
+    fn stop_if(&mut self, is_own: bool, now: Timestamp) -> Option<EpisodeEvent> {
+        let stop = is_own.then(|| self.change(EpisodeChange::Stop, now, EpisodeFields::new()));
+        stop?.ok()
     }
 
     /// When the recording ended.
