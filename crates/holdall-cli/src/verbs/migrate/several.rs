@@ -31,14 +31,13 @@ pub(super) struct Several {
 ///
 /// # Errors
 /// A folder that cannot be searched, or two bags whose outputs would have one name.
-#[cfg(feature = "parquet")]
 pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
     let paths = &named.paths;
-    let found = match holdall::catalog::bags_below(paths) {
+    let found = match bags_below(paths) {
         Ok(found) => found,
         // What cannot be searched may be a bag, on a web server for example, and is named better when it is opened.
         Err(_) if paths.len() == 1 => return Ok(None),
-        Err(error) => return Err(Failure::refused(error)),
+        Err(failure) => return Err(failure),
     };
     let is_one = paths.len() == 1 && found.iter().all(|(root, path)| root == path);
     if is_one {
@@ -73,13 +72,16 @@ pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
     Ok(Some(Several { paths, names }))
 }
 
-/// A build without catalogs searches no folders.
+/// The bags below folders, each with what was named.
+#[cfg(feature = "parquet")]
+fn bags_below(paths: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+    holdall::catalog::bags_below(paths).map_err(Failure::refused)
+}
+
+/// A build without catalogs searches no folders: what is named is a bag.
 #[cfg(not(feature = "parquet"))]
-pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
-    match named.paths.len() {
-        1 => Ok(None),
-        _ => Err(Failure::refused("this build migrates one bag at a time")),
-    }
+fn bags_below(paths: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+    Ok(paths.iter().map(|path| (path.clone(), path.clone())).collect())
 }
 
 impl Several {
