@@ -236,7 +236,7 @@ impl Delivery {
 
     /// Passes on what was written until `now` (monotonic) to the judge; `last` is the log time of the last message that was taken.
     pub fn pass_to_judge(&mut self, last: Option<Timestamp>, now: Duration) {
-        let held = self.waiting.oldest();
+        let held = self.oldest_waiting();
         let held = held.map_or(Duration::ZERO, |oldest| now.saturating_sub(oldest));
         self.writer.pass_to_judge(last, held, now);
     }
