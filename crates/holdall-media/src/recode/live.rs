@@ -45,7 +45,7 @@ const SEGMENTS_MIN: usize = 4;
 const JOBS_MAX: usize = 1024;
 /// What a thread made and the recorder has not taken.
 const BATCHES_MAX: usize = 64;
-/// Time between two looks for the last ones.
+/// Time between two looks for what is waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// What rules give images while they are recorded; the first rule that names a topic counts.
@@ -350,21 +350,6 @@ impl Live {
             largest.give_up("its encoder is too slow", now);
         }
     }
-
-    /// Waits for all that was given: not longer than until it is late.
-    fn end(&mut self, room_bytes: usize) {
-        for topic in self.topics.values_mut() {
-            topic.end_segment(SystemClock.monotonic());
-        }
-        loop {
-            let now = SystemClock.monotonic();
-            self.step(room_bytes, now);
-            if self.topics.values().all(|topic| topic.pending.is_empty()) {
-                return;
-            }
-            SystemClock.sleep_until(now + LOOK_AGAIN);
-        }
-    }
 }
 
 impl LiveRecoder for Live {
@@ -405,12 +390,16 @@ impl LiveRecoder for Live {
         if let Some(ready) = self.next() {
             return Some(ready);
         }
+        let now = SystemClock.monotonic();
         if is_end {
-            self.end(room_bytes);
-        } else {
-            self.step(room_bytes, SystemClock.monotonic());
+            self.topics.values_mut().for_each(|topic| topic.end_segment(now));
         }
-        self.next()
+        self.step(room_bytes, now);
+        let ready = self.next();
+        if is_end && ready.is_none() && self.back() < self.given {
+            SystemClock.sleep_until(now + LOOK_AGAIN);
+        }
+        ready
     }
 
     fn oldest(&self) -> Option<Duration> {

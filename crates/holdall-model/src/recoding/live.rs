@@ -46,8 +46,8 @@ pub trait LiveRecoder: Send {
     /// Takes a message of a topic.
     fn give(&mut self, topic: &TopicInfo, message: Given);
 
-    /// The next message that is ready. Those that it has are held in at most `room_bytes`; others come back as they were. At the end waits for
-    /// all of them, for some seconds at most.
+    /// The next message that is ready. Those that it has are held in at most `room_bytes`; others come back as they were. With `is_end` all are
+    /// wanted now, and it waits a moment where none is ready: call it again until [`Self::back`] is [`Self::given`], some seconds later at most.
     fn take_back(&mut self, room_bytes: usize, is_end: bool) -> Option<Recoded>;
 
     /// When the oldest message that it has was received.

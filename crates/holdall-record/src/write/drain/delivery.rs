@@ -215,12 +215,28 @@ impl Delivery {
 
     /// Writes messages that got another form, or kept theirs; with `wait` all that were given away.
     pub fn write_all_recoded(&mut self, wait: Wait) {
-        let room_bytes = self.cache.bytes_max() / 2;
-        while let Some(message) = self.recoding.take_back(room_bytes, wait, &mut self.writer) {
-            self.writer.write_recoded(&message);
-            self.cache.loan_returned(message.entry.topic, message.held_bytes);
+        loop {
+            let room_bytes = self.room_for_recoding(wait);
+            while let Some(message) = self.recoding.take_back(room_bytes, wait, &mut self.writer) {
+                self.writer.write_recoded(&message);
+                self.cache.loan_returned(message.entry.topic, message.held_bytes);
+            }
+            if wait == Wait::No || self.recoding.back() == self.recoding.given() {
+                break;
+            }
         }
         self.writer.count_runs();
+    }
+
+    /// What messages may hold that are away: half of the cache. Nothing where other messages fill the rest while these are waited for:
+    /// nobody else takes those out of the cache.
+    fn room_for_recoding(&self, wait: Wait) -> usize {
+        let room_bytes = self.cache.bytes_max() / 2;
+        let is_filling = || self.cache.held_bytes() > room_bytes + room_bytes / 2;
+        if wait == Wait::UntilReady && is_filling() {
+            return 0;
+        }
+        room_bytes
     }
 
     /// Ends what gives messages another form, when all are in the bag: what it did.
