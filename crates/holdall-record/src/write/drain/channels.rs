@@ -62,11 +62,11 @@ impl Channels {
     }
 
     fn find_other(&mut self, entry: &CacheEntry, ledger: &Mutex<Ledger>) -> Option<BagTopic> {
+        self.others.get(&entry.topic)?;
         let key = (entry.topic, entry.publisher);
         if let Some(known) = self.of_publisher.get(&key) {
             return *known;
         }
-        self.others.get(&entry.topic)?;
         let ledger = lock(ledger);
         // It has its type since before its first message was offered.
         let account = ledger.publisher(entry.topic, entry.publisher);
