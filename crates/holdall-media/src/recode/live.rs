@@ -278,11 +278,12 @@ impl Topic {
         let Some(message) = self.pending.pop_front() else {
             return;
         };
-        if !self.account.reasons.contains_key(reason) {
+        let listed = self.account.reasons.len();
+        self.account.keep(reason);
+        if self.account.reasons.len() > listed {
             let topic = &self.info.name;
             tracing::warn!("{topic}: recorded without another form: {reason}");
         }
-        self.account.keep(reason);
         // The thread only copies it.
         let raw = lock(&message.raw).take();
         if let Some(raw) = raw {
