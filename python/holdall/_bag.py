@@ -262,8 +262,10 @@ class Bag:
         video by ``ffmpeg`` from the key frame before them. See :func:`holdall.image`."""
         found = self[topic]
         # A topic may have video and images that were not encoded: each message is read as what it is.
-        types = [info["type"] for info in self._about["topics"] if info["name"] == found.name]
-        return _media.VideoFrames(found) if any(map(_media.is_video, types)) else _media.Frames(found, _media.image)
+        types = {info["type"] for info in self._about["topics"] if info["name"] == found.name}
+        may_be_video = found.type == _media.COMPRESSED
+        is_video = len(types) > 1 or found.type in _media.VIDEO or (may_be_video and any(map(_media.is_video, found[:1])))
+        return _media.VideoFrames(found) if is_video else _media.Frames(found, _media.image)
 
     def points(self, topic: str) -> _media.Frames:
         """The point clouds of a topic as structured arrays on the memory of the bag."""

@@ -157,9 +157,16 @@ class Frames:
 _GROUP_MAX = 3000
 
 
-def is_video(type_name: str) -> bool:
-    """Whether messages of a type are pictures of a video that depend on others."""
-    return type_name in ("foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket")
+# Messages that are pictures of a video, which depend on others, and those that may be.
+VIDEO = ("foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket")
+COMPRESSED = "sensor_msgs/msg/CompressedImage"
+
+
+def is_video(message: _native.Message) -> bool:
+    """Whether a message is a picture of a video; a compressed image is one where its format is a codec."""
+    if message.type == COMPRESSED:
+        return message.msg.format.lower() in ("h264", "h265", "hevc")
+    return message.type in VIDEO
 
 
 class VideoFrames(Frames):
@@ -200,7 +207,7 @@ class VideoFrames(Frames):
     def _picture(self, number: int) -> Pixels:
         if number not in self._group:
             message = self.topic[number]
-            if not is_video(message.type):
+            if not is_video(message):
                 return image(message.msg)
             self._decode(number)
         return self._group[number]
@@ -208,7 +215,7 @@ class VideoFrames(Frames):
     def _unit(self, number: int) -> tuple[bytes, str, bool] | None:
         """A picture, its format and whether a decoder can begin with it; None for an image between pictures."""
         message = self.topic[number]
-        if not is_video(message.type):
+        if not is_video(message):
             return None
         msg = message.msg
         data, form = bytes(msg.data), msg.format if hasattr(msg, "format") else msg.encoding

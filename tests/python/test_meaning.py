@@ -165,7 +165,8 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     assert list(between.times) == list(plain.between(START + 400 * MS, START + 500 * MS).times) and same(between[0], 10)
 
 
-def test_a_topic_of_video_and_images_has_all_of_them(store, make, tmp_path, monkeypatch):
+@pytest.mark.parametrize("carrier", ["foxglove", "ffmpeg_image_transport", "compressed_image"])
+def test_a_topic_of_video_and_images_has_all_of_them(store, make, tmp_path, monkeypatch, carrier):
     import imageio_ffmpeg
 
     (tmp_path / "ffmpeg").symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
@@ -180,7 +181,7 @@ def test_a_topic_of_video_and_images_has_all_of_them(store, make, tmp_path, monk
         for number, picture in enumerate(pictures)
     ]  # fmt: skip
     write(tmp_path / "bag", store, {"/camera": "sensor_msgs/msg/Image"}, messages)
-    report = holdall.compress(tmp_path / "bag", tmp_path / "small", video="/camera=h264,quality=10")
+    report = holdall.compress(tmp_path / "bag", tmp_path / "small", video="/camera=h264,quality=10", as_=carrier)
     assert (report["recoded"][0]["messages"], report["recoded"][0]["kept"]) == (17, 3)
     images = holdall.open(tmp_path / "small").images("/camera")
     assert len(images) == 20
