@@ -226,7 +226,7 @@ impl Encoder {
             let is_key = segment.pictures.is_multiple_of(segment.group);
             let since_key = nanos.saturating_sub(segment.key_nanos);
             segment.pictures >= segment.pictures_max
-                || since_key < 0
+                || nanos < segment.last_nanos
                 || (!is_key && since_key > KEY_NANOS_MAX)
                 || since_key > 2 * KEY_NANOS_MAX
         })
