@@ -237,10 +237,12 @@ impl Topic {
             ..about
         };
         let begin = self.ready.len();
+        let mut has_lost = false;
         for (key, made) in made {
             let is_next = |first: &Pending| first.entry.log_time == key.log_time;
-            if !self.pending.front().is_some_and(is_next) {
-                return self.give_up("its encoder has lost a message", now);
+            has_lost = !self.pending.front().is_some_and(is_next);
+            if has_lost {
+                break;
             }
             match made {
                 Ok(payload) => {
@@ -259,6 +261,9 @@ impl Topic {
         let bytes = bytes.sum::<usize>().max(1);
         if let Some((_, first)) = self.ready.get_mut(begin) {
             first.run_bytes = bytes;
+        }
+        if has_lost {
+            self.give_up("its encoder has lost a message", now);
         }
     }
 
