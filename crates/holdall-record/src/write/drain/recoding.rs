@@ -16,9 +16,9 @@ use std::{collections::BTreeMap, time::Duration};
 struct Topic {
     info: TopicInfo,
     definition: MessageDefinition,
-    /// The types that it has in the bag: its own, and that of the new form.
+    /// The types that it has in the bag: its own, and a new form's.
     has_own: bool,
-    into: Option<&'static str>,
+    has_new: bool,
 }
 
 /// Nothing, unless messages get another form.
@@ -45,7 +45,7 @@ impl Recoding {
             info,
             definition,
             has_own: false,
-            into: None,
+            has_new: false,
         };
         self.topics.insert(topic, added);
     }
@@ -84,8 +84,8 @@ impl Recoding {
         let id = message.entry.topic;
         if let Some(topic) = self.topics.get_mut(&id) {
             match message.into {
-                Some(into) if topic.into.is_none() => {
-                    topic.into = Some(into);
+                Some(into) if !writer.has_other_type(id, into) => {
+                    topic.has_new = true;
                     let definition = recoder.definition(into);
                     let info = TopicInfo {
                         type_name: definition.type_name.clone(),
@@ -95,7 +95,7 @@ impl Recoding {
                     writer.add_type(id, info, definition);
                 }
                 None => topic.add_own(id, writer),
-                Some(_) => {}
+                Some(_) => topic.has_new = true,
             }
         }
         Some(message)
@@ -117,7 +117,7 @@ impl Recoding {
     /// Puts topics without messages into the bag; returns the entry of `custom_data` about what was done.
     pub fn end(&mut self, writer: &mut Writer) -> Option<(String, String)> {
         for (id, topic) in &mut self.topics {
-            if topic.into.is_none() {
+            if !topic.has_new {
                 topic.add_own(*id, writer);
             }
         }
