@@ -86,10 +86,23 @@ impl Delivery {
     /// Messages of this topic will come; `None` while its definition is being asked for.
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
         match definition {
-            Some(definition) if self.recoding.takes(&info) => self.recoding.add(topic, info, definition),
+            Some(definition) if self.is_recoded(topic, &info) => self.recoding.add(topic, info, definition),
             Some(definition) => self.writer.add_topic(topic, info, definition),
             None => self.waiting.add(topic, info),
         }
+    }
+
+    /// Whether the messages of a topic get another form. A picture that a file repeats at its beginning would lack those that it depends on.
+    fn is_recoded(&self, topic: TopicId, info: &TopicInfo) -> bool {
+        let takes = self.recoding.takes(info);
+        let is_repeated = takes && self.writer.repeats(topic);
+        if is_repeated {
+            tracing::warn!(
+                "{}: recorded without another form: each file repeats its last messages",
+                info.name
+            );
+        }
+        takes && !is_repeated
     }
 
     /// Gives a topic its definition, and writes the messages held back for it.

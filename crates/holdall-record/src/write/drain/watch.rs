@@ -130,6 +130,11 @@ impl Watch {
         }
     }
 
+    /// Whether files repeat the last messages of a topic.
+    pub fn repeats(&self, topic: TopicId) -> bool {
+        self.keeper().is_some_and(|keeper| keeper.keeps(topic))
+    }
+
     fn keeper(&self) -> Option<&Arc<LatchedKeeper>> {
         self.checks.as_ref().and_then(|checks| checks.latched.as_ref())
     }

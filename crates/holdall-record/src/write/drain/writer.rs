@@ -196,6 +196,11 @@ impl Writer {
         own.is_none() || self.channels.find(entry, &self.ledger) == own
     }
 
+    /// Whether files repeat the last messages of a topic.
+    pub fn repeats(&self, topic: TopicId) -> bool {
+        self.watch.repeats(topic)
+    }
+
     /// Whether a type is one of a topic's further types.
     pub fn has_other_type(&self, topic: TopicId, type_name: &str) -> bool {
         self.channels.other(topic, type_name).is_some()
