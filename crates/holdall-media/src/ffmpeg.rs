@@ -12,6 +12,7 @@ use holdall_io::{
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::{
     io::{self, BufRead, Read, Write},
+    os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     thread::{self, JoinHandle},
@@ -95,6 +96,8 @@ impl Ffmpeg {
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(Stdio::piped())
+            // Ctrl-C is for this program, which then wants what was encoded.
+            .process_group(0)
             .spawn()?;
         let started = StartedProgram::new(child.id());
         let report = child.stderr.take().and_then(|stderr| {
