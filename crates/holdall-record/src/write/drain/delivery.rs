@@ -41,6 +41,8 @@ pub(super) struct Delivery {
     packing: Packing,
     recoding: Recoding,
     writer: Writer,
+    /// Messages that were given away when places of publishers were last freed.
+    given_at_freeing: u64,
     /// Topics that had too little room to wait for their definitions.
     given_up: Vec<(TopicId, MessageDefinition)>,
 }
@@ -54,6 +56,7 @@ impl Delivery {
             packing: Packing::default(),
             recoding: Recoding::default(),
             writer,
+            given_at_freeing: 0,
             given_up: Vec::new(),
         }
     }
@@ -250,6 +253,13 @@ impl Delivery {
             return 0;
         }
         room_bytes
+    }
+
+    /// Frees places of publishers that have ended, when none of their messages is away any more.
+    pub fn free_places(&mut self) {
+        if self.recoding.back() >= self.given_at_freeing && self.writer.free_places() {
+            self.given_at_freeing = self.recoding.given();
+        }
     }
 
     /// Ends what gives messages another form, when all are in the bag: what it did.

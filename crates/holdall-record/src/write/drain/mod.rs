@@ -398,8 +398,8 @@ impl Drain {
             self.shared.add_complete(|| bag.take_complete());
         }
         self.maintain_durability(now)?;
+        self.delivery.free_places();
         let writer = self.delivery.writer();
-        writer.free_places();
         writer.count_removed();
         self.markers.write(writer.bag())?;
         writer.write_contract()?;

@@ -498,13 +498,15 @@ impl Writer {
     }
 
     /// Releases the places of folded publishers whose messages the journal has forgotten, for other
-    /// publishers.
-    pub fn free_places(&mut self) {
+    /// publishers; false if that is not yet due.
+    pub fn free_places(&mut self) -> bool {
         let is_new = self.journal.end() != self.places_released_at;
-        if is_new && self.journal.start() >= self.places_released_at {
+        let is_due = is_new && self.journal.start() >= self.places_released_at;
+        if is_due {
             self.places_released_at = self.journal.end();
             lock(&self.ledger).release_places();
         }
+        is_due
     }
 
     /// Puts the ledger's sums into the bag when they are due at `now`.
