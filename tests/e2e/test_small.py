@@ -396,7 +396,7 @@ def test_images_that_are_no_video_leave_no_file(tmp_path, world, ffmpeg):
     bag = write(tmp_path / "camera.mcap", {"/jpeg": ("sensor_msgs/msg/CompressedImage", messages)})
     done = world.run("export", bag, "-f", "mp4", "-o", world.folder / "mp4")
     assert done.returncode == 2 and "no chosen topic has video" in done.stderr, (done.returncode, done.stderr)
-    assert "/jpeg: nothing was written: it is not a picture of a video" in done.stderr, done.stderr
+    assert "/jpeg: nothing was written of 5 messages: it is not a picture of a video" in done.stderr, done.stderr
     assert not [path for path in (world.folder / "mp4").glob("*")]
 
 

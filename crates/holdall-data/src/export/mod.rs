@@ -259,9 +259,9 @@ impl Exporter {
             if outlet.sink.is_void() {
                 let first = outlet.first_failure.map(|(_, reason)| reason);
                 let reason = first.unwrap_or_else(|| "no key frame with its parameters came".to_owned());
-                report
-                    .notices
-                    .push(format!("{topic}: nothing was written: {reason}"));
+                let all = counted(outlet.messages + outlet.failed, "message");
+                let notice = format!("{topic}: nothing was written of {all}: {reason}");
+                report.notices.push(notice);
                 continue;
             }
             let Finished { path, lost } = outlet.sink.finish()?;
