@@ -48,7 +48,7 @@ const BATCHES_MAX: usize = 64;
 /// Time between two looks for what is waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// What rules give images while they are recorded; the first rule that names a topic counts.
+/// Gives images another form by these rules while they are recorded; the first rule that names a topic counts.
 pub fn live(rules: Vec<Rule>) -> LiveRecoding {
     LiveRecoding::new(move || {
         Box::new(Live {
@@ -59,7 +59,7 @@ pub fn live(rules: Vec<Rule>) -> LiveRecoding {
     })
 }
 
-/// A payload of which the one who needs it first takes the bytes or all of it.
+/// A payload: the thread copies it, unless it was taken back before.
 type Shared = Arc<Mutex<Option<Box<dyn Loan>>>>;
 
 /// A message that has not come back.
