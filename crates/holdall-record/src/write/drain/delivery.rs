@@ -248,8 +248,7 @@ impl Delivery {
     /// nobody else takes those out of the cache.
     fn room_for_recoding(&self, wait: Wait) -> usize {
         let room_bytes = self.cache.bytes_max() / 2;
-        let is_filling = || self.cache.held_bytes() > room_bytes + room_bytes / 2;
-        if wait == Wait::UntilReady && is_filling() {
+        if wait == Wait::UntilReady && self.cache.held_bytes() > room_bytes + room_bytes / 2 {
             return 0;
         }
         room_bytes
