@@ -442,7 +442,10 @@ mod tests {
             let huge = compare(text, curve(false, 0.0), far.clone());
             assert_eq!(huge.problems().len(), 2, "{huge:?}");
             let kept = serde_json::to_string(&huge).unwrap();
-            assert!(serde_json::from_str::<TrajectoryComparison>(&kept).is_ok(), "{kept}");
+            assert!(
+                serde_json::from_str::<TrajectoryComparison>(&kept).is_ok(),
+                "{kept}"
+            );
         }
         let mut one = curve(false, 0.0);
         one.poses.truncate(2);

@@ -208,7 +208,11 @@ mod tests {
     fn a_message_that_cannot_be_decoded_is_news_once() {
         let mut switch = switch("/mode: data == 1");
         for time in 0..2 {
-            switch.message(TOPIC, Timestamp::from_nanos(time), PayloadRef::Bytes(&[0, 1, 0, 0]));
+            switch.message(
+                TOPIC,
+                Timestamp::from_nanos(time),
+                PayloadRef::Bytes(&[0, 1, 0, 0]),
+            );
             assert_eq!(switch.take_broken().is_some(), time == 0);
         }
     }

@@ -237,6 +237,8 @@ fn every_service_of_a_recorder_answers() {
         "resume",
         "split",
         "marker curb",
+        "episode start [\"task=pick\"]",
+        "episode  []",
         "[\"/tf\", \"/a\"] [\"\", \"p/msg/A\"]",
         "record next",
     ];
