@@ -206,11 +206,6 @@ impl EpisodeState {
         self.open.as_ref().map(|(start, fields)| (*start, fields))
     }
 
-    /// When the open episode started.
-    pub fn open_since(&self) -> Option<Timestamp> {
-        self.open.as_ref().map(|(start, _)| *start)
-    }
-
     /// Starts an episode that a condition stops.
     ///
     /// # Errors
@@ -390,7 +385,7 @@ mod tests {
         );
         let wrong = state.change(EpisodeChange::Stop, at(3), fields(&[("a b", "")]));
         assert!(matches!(wrong, Err(EpisodeError::Field(_))));
-        assert_eq!(state.open_since(), Some(at(2)), "it goes on");
+        assert_eq!(state.open().map(|(start, _)| start), Some(at(2)), "it goes on");
         let stop = state
             .change(EpisodeChange::Stop, at(6), fields(&[("outcome", "success")]))
             .unwrap();
@@ -427,7 +422,7 @@ mod tests {
                 now += wait;
                 let change = EpisodeChange::WORDS[change].0;
                 let Ok(event) = state.change(change, at(now), EpisodeFields::new()) else {
-                    prop_assert_eq!(change == EpisodeChange::Start, state.open_since().is_some());
+                    prop_assert_eq!(change == EpisodeChange::Start, state.open().is_some());
                     continue;
                 };
                 events.push((at(now), event));

@@ -33,6 +33,7 @@ pub mod selection;
 pub mod split;
 pub mod strip;
 pub mod text;
+pub mod throttle;
 pub mod time;
 pub mod time_line;
 pub mod topic;

@@ -10,6 +10,7 @@ use holdall::{
     Bag, Timestamp, Writer,
     reader::{BagSet, MessageFilter},
 };
+use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::topic::MessageDefinition;
 use mcap::sans_io::{
     indexed_reader::{IndexedReadEvent, IndexedReader, IndexedReaderOptions},
@@ -23,7 +24,6 @@ use std::{
     io::{BufWriter, Read, Seek, SeekFrom},
     path::Path,
     sync::Arc,
-    time::Instant,
 };
 
 type Done<T> = Result<T, Box<dyn Error>>;
@@ -194,7 +194,7 @@ fn main() -> Done<()> {
     } else {
         Vec::new()
     };
-    let began = Instant::now();
+    let began = SystemClock.monotonic();
     let (count, bytes) = match task.as_str() {
         "write-small" | "write-robot" => (write(library, topics, &plan, path)?, 0),
         "read" => read(false, false)?,
@@ -203,7 +203,7 @@ fn main() -> Done<()> {
         "both" => read(true, true)?,
         other => return Err(format!("no task {other}").into()),
     };
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = SystemClock.monotonic().saturating_sub(began).as_secs_f64();
     println!(
         "{{\"messages\": {count}, \"bytes\": {bytes}, \"seconds\": {seconds}, \"memory\": {}}}",
         memory_peak()?

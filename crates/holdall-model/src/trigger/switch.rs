@@ -150,7 +150,7 @@ mod tests {
             .unwrap();
         feed(&mut switch, 10, 1);
         feed(&mut switch, 20, 0);
-        assert!(switch.take_markers(&mut state).is_empty() && state.open_since().is_some());
+        assert!(switch.take_markers(&mut state).is_empty() && state.open().is_some());
         // And one that it has started, and a person has ended, has one end.
         state
             .change(
@@ -201,7 +201,7 @@ mod tests {
             count += switch.take_markers(&mut state).len();
         }
         assert_eq!(count, 2 * MARKERS_MAX);
-        assert_eq!(state.open_since(), None);
+        assert_eq!(state.open(), None);
     }
 
     #[test]

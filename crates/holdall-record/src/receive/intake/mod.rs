@@ -8,16 +8,15 @@ mod other_type;
 mod publishers;
 mod sequences;
 mod sinks;
-mod throttle;
 
 use accounts::Accounts;
 pub(crate) use ends::PastTime;
 use holdall_io::mutex::lock;
+use holdall_model::throttle::Throttle;
 use latched::keep_back;
 use publishers::Publishers;
 pub(crate) use sinks::Brought;
 use sinks::SubscriptionSink;
-use throttle::Throttle;
 
 use super::gate::{Gate, Passage};
 use crate::cache::{CacheEntry, Offered, SharedCache};

@@ -245,7 +245,7 @@ impl Delivery {
     }
 
     /// What messages may hold that are away: half of the cache. Nothing where other messages fill the rest while these are waited for:
-    /// nobody else takes those out of the cache.
+    /// only this takes those out of the cache.
     fn room_for_recoding(&self, wait: Wait) -> usize {
         let room_bytes = self.cache.bytes_max() / 2;
         if wait == Wait::UntilReady && self.cache.held_bytes() > room_bytes + room_bytes / 2 {

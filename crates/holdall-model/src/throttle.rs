@@ -1,12 +1,12 @@
 //! Chooses which messages to keep of a topic that is limited to a number of messages a second.
 
-use holdall_model::time::Timestamp;
+use crate::time::Timestamp;
 use std::time::Duration;
 
 /// Keeps one message in each interval. Intervals follow each other without a gap while messages come, so that a publisher that jitters
 /// around the rate keeps its rate.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub struct Throttle {
     interval: Duration,
     /// When the next message is kept.
     next: Option<Timestamp>,
@@ -14,13 +14,14 @@ pub(super) struct Throttle {
 
 impl Throttle {
     /// Keeps at most `hertz` messages a second; `None` if that is not a valid rate.
-    pub(super) fn new(hertz: f64) -> Option<Self> {
+    pub fn new(hertz: f64) -> Option<Self> {
         let interval = Duration::try_from_secs_f64(1.0 / hertz).ok()?;
         Some(Self { interval, next: None })
     }
 
     /// Whether a message that came at `time` is kept.
-    pub(super) fn keeps(&mut self, time: Timestamp) -> bool {
+    #[inline]
+    pub fn keeps(&mut self, time: Timestamp) -> bool {
         let Some(next) = self.next else {
             self.next = Some(time.saturating_add(self.interval));
             return true;
