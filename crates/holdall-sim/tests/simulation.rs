@@ -82,9 +82,9 @@ fn recordings_into_rings_hold_whose_lane_is_kept() {
         RingLimit::Span(Duration::from_millis(400)),
     ];
     let ranges = [
-        DEATH_FROM + 1000..DEATH_FROM + 2000,
-        1000..2000,
-        CLOCKS_FROM..CLOCKS_FROM + 500,
+        DEATH_FROM + 1000..DEATH_FROM + 1200,
+        1000..1200,
+        CLOCKS_FROM..CLOCKS_FROM + 100,
     ];
     for seed in ranges.into_iter().flatten() {
         let mut plan = Plan::new(seed);
