@@ -22,7 +22,7 @@ from test_mistakes import DATA
 OFFLINE = ["info", "cat", "check", "audit", "diff", "convert", "merge", "split", "filter", "migrate", "compress", "decompress", "attach", "get", "reindex", "list", "plot", "export"]
 NEEDS_MORE = re.compile(
     r"png|pcd|lerobot|jq|xxd|old_sqlite_bag|robot_a|both|ros1|ros2|output_options|lab_3|lab_4|/imu:|/odom|/imu\.|/camera|/tf|/front|/scan|rsync|&&"
-    r"|lab -o slow|ws/src|head|--at 30|--start 1[0-9]*|--start 60|map\.pgm|cam\.yaml|calibration|get lab run|lab_zstd -o lab$|lab_video|lab_3.mcap"
+    r"|lab -o slow|ws/src|head|--at 30|--start 1[0-9]*|--start 60|map\.pgm|cam\.yaml|calibration|get lab run|lab_zstd -o lab$|lab_video|lab_3.mcap|promote ring|--profile lake"
 )
 
 
