@@ -47,7 +47,7 @@ _OUTPUTS = frozenset({"screen", "log", "both", "own_log", "full"})
 # Flags of several words: one text of a launch argument, such as `topics:="/imu /scan"`, is all of them.
 _SEVERAL = frozenset({
     "actions", "clock_topics", "exclude_actions", "exclude_services", "exclude_topic_types", "exclude_topics", "publisher", "remap",
-    "repeat_transient_local", "services", "topic_compression", "topic_priority", "topic_throttle_frequency", "topic_types", "topics",
+    "repeat_transient_local", "separate", "services", "topic_compression", "topic_priority", "topic_throttle_frequency", "topic_types", "topics",
     "wait_for_subscribers",
 })  # fmt: skip
 # Bytes of the longest answer of the control socket.
