@@ -129,7 +129,7 @@ def write(path, kind, number):
                     stamp += size
                 body = message(of_type, header(stamp, frame), (time - START) / 1e9, rng, kind if is_faulty else None)
                 if is_faulty and kind == "freeze":
-                    # The whole message stands still on two of the topics, else its content.
+                    # Two of the topics repeat the whole message, the others repeat its content under new stamps.
                     frozen = frozen or body
                     body = frozen
                     if number % 2:

@@ -242,8 +242,8 @@ def test_of_a_folder_the_bags_that_need_it_are_migrated(world):
     for place, name in {"one": "sensor_msgs/msg/Range", "lab/two": "sensor_msgs/msg/Range", "lab/same": "sensor_msgs/msg/Imu"}.items():
         of[place] = [message_of(before, rng, name) for _ in range(4)]
         write(fleet / place, before, {"/t": (name, of[place])})
-    told = done(world, "migrate", fleet, "-o", new, "--distro", "kilted")
-    assert told.stdout.splitlines()[-1] == "2 of 3 bags migrated; 1 without other definitions", told.stdout
+    ran = done(world, "migrate", fleet, "-o", new, "--distro", "kilted")
+    assert ran.stdout.splitlines()[-1] == "2 of 3 bags migrated; 1 without other definitions", ran.stdout
     assert sorted(str(path.parent.relative_to(new)) for path in new.rglob("metadata.yaml")) == ["lab/two", "one"]
     for place in ("one", "lab/two"):
         for message, other in zip(of[place], read(new / place, after)["/t"][1], strict=True):
@@ -257,14 +257,14 @@ def test_of_a_folder_the_bags_that_need_it_are_migrated(world):
     vision("humble", "new", world.folder / "ws")
     other = world.folder / "other"
     target = ["--definitions", world.folder / "ws", "--distro", "kilted"]
-    told = done(world, "migrate", fleet, "-o", other, *target, code=2)
-    assert f"{fleet}/lab/refused: messages cannot be migrated" in told.stderr and "1 of 4 bags cannot be migrated" in told.stderr, told.stderr
+    ran = done(world, "migrate", fleet, "-o", other, *target, code=2)
+    assert f"{fleet}/lab/refused: messages cannot be migrated" in ran.stderr and "1 of 4 bags cannot be migrated" in ran.stderr, ran.stderr
     assert not other.exists()
     draft = done(world, "migrate", fleet, "--draft-rules", *target).stdout
     assert "type: vision_msgs/msg/Detection2D" in draft, draft
     # Bags that are named, without the one that cannot be.
-    told = done(world, "migrate", fleet / "one", fleet / "lab" / "same", "-o", other, *target, "--json")
-    assert [json.loads(line)["path"] for line in told.stdout.splitlines()] == [str(other / "one")], told.stdout
+    ran = done(world, "migrate", fleet / "one", fleet / "lab" / "same", "-o", other, *target, "--json")
+    assert [json.loads(line)["path"] for line in ran.stdout.splitlines()] == [str(other / "one")], ran.stdout
 
 
 def test_the_log_of_ros_1_becomes_that_of_ros_2(world):

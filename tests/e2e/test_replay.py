@@ -121,28 +121,28 @@ def test_in_lock_step_a_goal_waits_for_the_result_of_the_last_one(world):
         """What a server does: a new one, because a goal is known by its identifier."""
         server = node(world, action="/count", work_s=0.3)
         server.wait_for("ready")
-        told, report = play(world, bag, *arguments)
+        ran, report = play(world, bag, *arguments)
         found = [server.told.get(timeout=30) for _ in range(2 * len(orders))]
         server.interrupt()
         server.process.wait(30)
-        return told, report, [(event["event"], event["id"]) for event in found]
+        return ran, report, [(event["event"], event["id"]) for event in found]
 
-    told, report, happened = replay(*step)
-    assert told.returncode == 0, (told.stderr, report)
+    ran, report, happened = replay(*step)
+    assert ran.returncode == 0, (ran.stderr, report)
     in_turn = [(event, identity) for identity in done["ids"] for event in ("goal", "finished")]
     assert happened == in_turn
     steps = report["steps"]
     assert (steps["steps"], steps["answered"], steps["missing"]) == (2 * len(orders), 2 * len(orders), 0), steps
     assert report["elapsed_s"] > 0.9
     # Two goals at the same time, and all of them without lock-step.
-    told, report, happened = replay(*step, "--in-flight", "2")
-    assert told.returncode == 0 and {identity for _, identity in happened[:2]} == set(done["ids"][:2]), happened
+    ran, report, happened = replay(*step, "--in-flight", "2")
+    assert ran.returncode == 0 and {identity for _, identity in happened[:2]} == set(done["ids"][:2]), happened
     _, _, happened = replay("--send-actions-as-client")
     assert [event for event, _ in happened[:3]] == ["goal"] * 3
     # A result that does not come in time is named, and the goals after it are sent.
-    told, report, _ = replay(*step, "--step-timeout", "0.1")
-    assert told.returncode == 3 and report["steps"]["missing"] > 0, report["steps"]
-    assert "get_result/_service_event" in told.stderr and "has none by action /count" in told.stderr, told.stderr
+    ran, report, _ = replay(*step, "--step-timeout", "0.1")
+    assert ran.returncode == 3 and report["steps"]["missing"] > 0, report["steps"]
+    assert "get_result/_service_event" in ran.stderr and "has none by action /count" in ran.stderr, ran.stderr
     for flags, reason in [
         (["--step-by", "action /count"], "no recorded goals of /count and requests of their results are sent again"),
         (["--send-actions-as-client", "--step-by", "action /other"], "no recorded goals of /other"),

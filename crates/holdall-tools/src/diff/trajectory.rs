@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(place.find(&json!({"transforms": [other]})), None);
         let place = Place::of("geometry_msgs/msg/PoseStamped", &limits(None)).unwrap();
         let unusable = json!({"header": header, "pose": {"position": {"x": null}, "orientation": turn}});
-        assert_eq!(place.find(&unusable), Some(None), "NaN is no number of JSON");
+        assert_eq!(place.find(&unusable), Some(None), "JSON has no NaN");
     }
 
     #[test]
