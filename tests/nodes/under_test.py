@@ -14,7 +14,7 @@ PLAN: {"input": TOPIC, "output": TOPIC}, and each optional:
   "skip": N               it does not answer the Nth message
   "mute_after": N         it hears, and answers no more, after N messages
 The input is a sensor_msgs/msg/Imu. The answer has its header, and a running mean, so that one message more, less or in another order is seen in all that follow.
-It reports {"event": "ready"} and ends at SIGINT or SIGTERM.
+It reports {"event": "ready"}, ends at SIGINT or SIGTERM, and then reports {"event": "done", "times": what its clock said at each answer, ns, with sim_time}.
 """
 
 import json
@@ -42,6 +42,7 @@ class UnderTest:
         self.publisher = self.node.create_publisher(String if plan.get("text") else Imu, plan["output"], QoSProfile(depth=50))
         self.node.create_subscription(Imu, plan["input"], self.hear, QoSProfile(depth=50))
         self.heard, self.mean = 0, 0.0
+        self.times = []
         self.stop = False
 
     def hear(self, message):
@@ -60,7 +61,8 @@ class UnderTest:
         answer.angular_velocity.z = self.mean
         answer.orientation.x = float(self.heard)
         if plan.get("sim_time"):
-            answer.orientation.y = self.node.get_clock().now().nanoseconds * 1e-9
+            self.times.append(self.node.get_clock().now().nanoseconds)
+            answer.orientation.y = self.times[-1] * 1e-9
         if plan.get("text"):
             answer = String(data=f"{self.heard} {self.mean}")
         for _ in range(plan.get("copies", 1)):
@@ -84,6 +86,7 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: setattr(node, "stop", True))
     node.run()
+    tell(event="done", times=node.times)
     rclpy.try_shutdown()
 
 
