@@ -74,12 +74,23 @@ pub struct EvaluatedLink {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CitedFigure {
+    /// The case's label; all cases without one.
+    pub case: Option<String>,
     /// The link's label.
     pub link: String,
     /// The middleware's name.
     pub middleware: String,
     /// Messages received a second.
     pub received_per_s: f64,
+}
+
+impl CitedFigure {
+    /// Whether it is of this case, link and middleware.
+    pub(crate) fn is_of(&self, case: &str, link: &str, middleware: &str) -> bool {
+        self.case.as_ref().is_none_or(|wanted| wanted == case)
+            && self.link == link
+            && self.middleware == middleware
+    }
 }
 
 /// Loads, links and middlewares: every case over every link with every middleware.

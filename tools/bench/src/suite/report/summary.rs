@@ -25,6 +25,13 @@ pub const WORDS_MAX: usize = 1200;
 /// The page's plots: one of each of its first experiments.
 pub const PLOTS_MAX: usize = 6;
 
+/// How many figures a cell has at most, from a page with room to one without: rows become shorter before one is left out.
+const FIGURES_MAX: [usize; 4] = [usize::MAX, 6, 3, 1];
+
+/// What every command begins and ends with: the page has it once.
+const COMMAND_BEGIN: &str = "holdall bench run ";
+const COMMAND_END: &str = " --out DIR";
+
 /// A plot that the page shows.
 struct Shown {
     /// Its subject, one sentence.
@@ -60,9 +67,16 @@ pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
     Ok(write_atomically_unsynced(path, page.as_bytes())?)
 }
 
-/// The page. Rows that do not fit any more are in the report only.
+/// The page. Where the shortest rows do not fit, the last ones are in the report only.
 fn markdown(loaded: &Results, plots: &[Shown]) -> String {
-    let lines = lines(loaded);
+    let mut lines = Vec::new();
+    for figures_max in FIGURES_MAX {
+        lines = rows_of_table(loaded, figures_max);
+        let whole = page(loaded, &lines, lines.len(), plots);
+        if words(&whole) <= WORDS_MAX {
+            return whole;
+        }
+    }
     let mut fits = page(loaded, &[], lines.len(), plots);
     for count in 1..=lines.len() {
         let longer = page(loaded, &lines[..count], lines.len(), plots);
@@ -74,9 +88,9 @@ fn markdown(loaded: &Results, plots: &[Shown]) -> String {
     fits
 }
 
-/// Words as a reader counts them: figures and signs do not count.
+/// Words as a reader counts them: figures count, signs and the lines of tables do not.
 pub fn words(text: &str) -> usize {
-    let is_word = |word: &&str| word.chars().any(char::is_alphabetic);
+    let is_word = |word: &&str| word.chars().any(char::is_alphanumeric);
     text.split_whitespace().filter(is_word).count()
 }
 
@@ -100,9 +114,14 @@ fn page(loaded: &Results, lines: &[String], all: usize, plots: &[Shown]) -> Stri
     let commands: Vec<String> = loaded
         .commands()
         .iter()
-        .map(|command| format!("- `{command}`"))
+        .map(|command| format!("- `{}`", shortened(command)))
         .collect();
     put("\n## Commands\n");
+    put(&format!(
+        "`{}`, one of these lines, `{}`:\n",
+        COMMAND_BEGIN.trim(),
+        COMMAND_END.trim()
+    ));
     put(&commands.join("\n"));
     if lines.len() < all {
         put(&format!("\n{} more: see the report.", all - lines.len()));
@@ -110,10 +129,15 @@ fn page(loaded: &Results, lines: &[String], all: usize, plots: &[Shown]) -> Stri
     out
 }
 
+/// A command without what all have in common.
+fn shortened(command: &str) -> &str {
+    let command = command.strip_prefix(COMMAND_BEGIN).unwrap_or(command);
+    command.strip_suffix(COMMAND_END).unwrap_or(command)
+}
+
 const HOW_TO_READ: &str = "
-Percent: messages recorded of those sent, the worst case with its 95 % interval, and the best case. *(ours)*: written here after the published design. Disk: its direct rate \
-around the runs, or the rate that it was held to. × after a storage: its rate divided by its rival's, lowest and highest of all sizes and batches. Middlewares: messages received \
-a second. Noise: the disk's own rate varied between runs by more than the rows differ.";
+Percent: messages recorded of those sent, worst case with its 95 % interval, best case. *(ours)*: written here after the published design. Disk: its direct rate, or the rate \
+that it was held to. ×: a storage's rate ÷ its rival's, over all sizes and batches. Middlewares: messages received a second. Noise: the disk varied by more than the rows differ.";
 
 /// The machine of the experiments, or each machine with those that it ran.
 fn machines(loaded: &Results) -> String {
@@ -125,17 +149,17 @@ fn machines(loaded: &Results) -> String {
     by_machine.iter().map(line).collect::<Vec<String>>().join("\n")
 }
 
-/// What was found in one experiment.
+/// What was found in one experiment: a text for each recorder, storage or middleware.
 #[derive(Default)]
 struct Found {
-    they: String,
-    holdall: String,
-    rivals: String,
+    they: Vec<String>,
+    holdall: Vec<String>,
+    rivals: Vec<String>,
     runs: String,
 }
 
-/// A row of every experiment that is shipped, in the order of the documents, then of others.
-fn lines(loaded: &Results) -> Vec<String> {
+/// A row of every experiment that is shipped, in the order of the documents, then of others; of the figures in a cell, this many at most.
+fn rows_of_table(loaded: &Results, figures_max: usize) -> Vec<String> {
     let mut names: Vec<(String, String)> = Vec::new();
     for one in experiments::shipped() {
         if one.id == "B2" {
@@ -175,24 +199,24 @@ fn lines(loaded: &Results) -> Vec<String> {
                 .filter(|one| one.result.experiment == id)
                 .map(middlewares),
         );
-        let verdict = loaded.verdicts.get(&id).map_or(DASH, String::as_str);
+        let verdict = loaded.verdicts.get(&id).map_or("", String::as_str);
         if each.is_empty() {
             let how = if id == "D8" && !loaded.people.is_empty() {
                 "see the report"
-            } else {
+            } else if verdict.is_empty() {
                 "not measured"
+            } else {
+                "data not kept"
             };
-            out.push(format!(
-                "| {id} | {title} | {DASH} | {how} | {DASH} | {DASH} | {verdict} |"
-            ));
+            each.push(Found {
+                holdall: vec![how.to_owned()],
+                ..Found::default()
+            });
         }
-        for Found {
-            they,
-            holdall,
-            rivals,
-            runs,
-        } in each
-        {
+        for one in each {
+            let [they, holdall, rivals] =
+                [&one.they, &one.holdall, &one.rivals].map(|cell| listed(cell, figures_max));
+            let runs = &one.runs;
             out.push(format!(
                 "| {id} | {title} | {they} | {holdall} | {rivals} | {runs} | {verdict} |"
             ));
@@ -201,12 +225,14 @@ fn lines(loaded: &Results) -> Vec<String> {
     out
 }
 
-fn listed(all: Vec<String>) -> String {
-    if all.is_empty() {
-        DASH.to_owned()
-    } else {
-        all.join("; ")
-    }
+/// The first figures of a cell, and the number of the others.
+fn listed(all: &[String], figures_max: usize) -> String {
+    let shown = all.len().min(figures_max);
+    let more = match all.len() - shown {
+        0 => String::new(),
+        more => format!("; {more} more"),
+    };
+    all[..shown].join("; ") + &more
 }
 
 /// The recorders of an experiment: the worst and the best case of each.
@@ -233,7 +259,7 @@ fn recorders(one: &Loaded) -> Found {
         let text = if format!("{:.2}", worst.median) == format!("{best:.2}") {
             format!("{name} {best:.2} %")
         } else {
-            format!("{name} {} to {best:.2} %", worst.text(2, ""))
+            format!("{name} {}–{best:.2} %", worst.text(2, ""))
         };
         let is_ours = rows[0].setting.recorder == RecorderKind::Holdall;
         if is_ours {
@@ -258,7 +284,7 @@ fn recorders(one: &Loaded) -> Found {
     let noise = Noise::of(&one.result.runs).too_noisy_in_short(one.result.machine.cores);
     let noise = if noise.is_some() { ", noise" } else { "" };
     found.runs = format!("{}, {disk}{scale}{noise}", one.result.runs.len());
-    (found.they, found.holdall, found.rivals) = (listed(they), listed(ours), listed(rivals));
+    (found.they, found.holdall, found.rivals) = (they, ours, rivals);
     found
 }
 
@@ -301,9 +327,9 @@ fn storages(one: &Storages) -> Found {
         .direct_write_bytes_per_s
         .map_or(DASH.to_owned(), format_mebibyte_rate);
     Found {
-        they: DASH.to_owned(),
-        holdall: listed(ours.collect()),
-        rivals: listed(rivals.collect()),
+        they: Vec::new(),
+        holdall: ours.collect(),
+        rivals: rivals.collect(),
         runs: format!("{rounds} rounds, {disk}"),
     }
 }
@@ -331,9 +357,9 @@ fn middlewares(one: &LoadedEvaluation) -> Found {
         String::new()
     };
     Found {
-        they: listed(they),
-        holdall: DASH.to_owned(),
-        rivals: listed(each),
+        they,
+        holdall: Vec::new(),
+        rivals: each,
         runs: format!("{}{invalid}", one.result.runs.len()),
     }
 }
@@ -346,7 +372,7 @@ impl LoadedEvaluation {
             .iter()
             .flat_map(|evaluation| &evaluation.published);
         cited
-            .find(|figure| figure.link == cell.link && figure.middleware == cell.middleware)
+            .find(|figure| figure.is_of(cell.case, cell.link, &cell.middleware))
             .map(|figure| figure.received_per_s)
     }
 }
