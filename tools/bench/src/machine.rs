@@ -34,7 +34,18 @@ pub struct Machine {
     /// Whether it was compiled with optimization; absent in results of older versions.
     #[serde(default)]
     pub is_optimized: Option<bool>,
+    /// What else of this program was measured, with its versions. Empty in results of older versions.
+    #[serde(default)]
+    pub implementations: String,
 }
+
+/// Implementations of others in this program, their versions, and whether this build has them. A test compares the versions with those that are built.
+const VERSIONS: [(&str, &str, bool); 4] = [
+    ("mcap", "0.26.0", true),
+    ("Cyclone DDS", "11.0.0", true),
+    ("zenoh", "1.10.2", cfg!(feature = "zenoh")),
+    ("iceoryx2", "0.10.0", cfg!(feature = "iceoryx2")),
+];
 
 impl Machine {
     /// Reads the facts of this machine and of the file system of `dir`; unreadable ones stay empty.
@@ -52,6 +63,7 @@ impl Machine {
             holdall: env!("CARGO_PKG_VERSION").to_owned(),
             socket_buffers: socket_buffers(),
             is_optimized: Some(!cfg!(debug_assertions)),
+            implementations: implementations(),
         }
     }
 }
@@ -68,6 +80,9 @@ impl Display for Machine {
             self.file_system,
             self.holdall
         )?;
+        if !self.implementations.is_empty() {
+            write!(out, " ({})", self.implementations)?;
+        }
         if !self.socket_buffers.is_empty() {
             write!(out, ", socket buffers {}", self.socket_buffers)?;
         }
@@ -76,6 +91,14 @@ impl Display for Machine {
         }
         Ok(())
     }
+}
+
+/// The implementations of others in this program with their versions.
+fn implementations() -> String {
+    let mut all = vec![format!("SQLite {}", rusqlite::version())];
+    let built = VERSIONS.iter().filter(|(.., is_built)| *is_built);
+    all.extend(built.map(|(name, version, _)| format!("{name} {version}")));
+    all.join(", ")
 }
 
 /// Takes from the programs that this one starts what root may: receive buffers beyond the system's limit, which no robot's ordinary user gets.
@@ -137,6 +160,19 @@ mod tests {
             "xfs (rw,noatime)"
         );
         assert_eq!(file_system(mounts, Path::new("/database")).unwrap(), "ext4 (rw)");
+    }
+
+    #[test]
+    fn versions_are_those_that_this_program_is_built_with() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let locked = fs::read_to_string(root.join("Cargo.lock")).unwrap();
+        let cyclone = fs::read_to_string(root.join("crates/holdall-cyclone-sys/src/lib.rs")).unwrap();
+        for (name, version, _) in VERSIONS {
+            let is_locked = locked.contains(&format!("name = \"{name}\"\nversion = \"{version}\""));
+            let is_of_cyclone = cyclone.starts_with(&format!("//! Eclipse {name} {version},"));
+            assert!(is_locked || is_of_cyclone, "{name} {version}");
+        }
+        assert!(implementations().starts_with("SQLite 3."));
     }
 
     #[test]
