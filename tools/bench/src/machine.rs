@@ -42,7 +42,7 @@ pub struct Machine {
 /// Implementations of others in this program, their versions, and whether this build has them. A test compares the versions with those that are built.
 const VERSIONS: [(&str, &str, bool); 4] = [
     ("mcap", "0.26.0", true),
-    ("Cyclone DDS", "11.0.0", true),
+    ("Cyclone DDS", "11.0.0", cfg!(feature = "dds")),
     ("zenoh", "1.10.2", cfg!(feature = "zenoh")),
     ("iceoryx2", "0.10.0", cfg!(feature = "iceoryx2")),
 ];
