@@ -1,13 +1,18 @@
-"""How long after its publication a message can be read in the file of a recording, seen from outside: small messages with a tag of their own, sent
-by an rclpy node beside a load, are searched for in the growing MCAP file as another program finds it, up to the first place that is not written yet.
+"""How long after its publication a message can be read in the file of a recording, and how long until it is durable. Seen from outside: small messages with a
+tag of their own, sent by an rclpy node beside a load, are searched for in the growing MCAP file as another program finds it, up to the first place that is not
+written yet; durable is what the recorder's control socket reports of their topic, asked every 2 ms.
 
     python scripts/bench-latency.py target/release/holdall --seconds 20 --load 0 --load 100MB --load 400MB [-- RECORD FLAGS]
+
+RECORD FLAGS such as --max-loss-window 50ms, or -s sqlite3 (then only durable is measured).
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +20,7 @@ import time
 from pathlib import Path
 
 TAG = b"holdall-latency-"
+TOPIC = "/latency_probe"
 PIECE = 8 << 20
 GAP = bytes(4096)
 # A place that stays empty for so long is padding, not a write under way.
@@ -35,7 +41,7 @@ def probe(hertz, watching, ready, stop, sent):
     from std_msgs.msg import String
 
     rclpy.init()
-    publisher = rclpy.create_node("latency_probe").create_publisher(String, "/latency_probe", QoSProfile(depth=1000))
+    publisher = rclpy.create_node("latency_probe").create_publisher(String, TOPIC, QoSProfile(depth=1000))
     while publisher.get_subscription_count() == 0:
         time.sleep(0.01)
     watching.wait()
@@ -82,17 +88,49 @@ def watch(bag, watching, stop, found):
     found.put(seen)
 
 
+def ask(control, stop, found):
+    """When each number of messages of the topic was first reported durable, in nanoseconds."""
+    stream = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            stream.connect(str(control))
+            break
+        except OSError:
+            time.sleep(0.01)
+    lines, durable = stream.makefile("rw"), []
+    while not stop.is_set():
+        lines.write('{"request": "status"}\n')
+        lines.flush()
+        topics = json.loads(lines.readline())["status"]["topics"]
+        now = time.monotonic_ns()
+        # They are the first ones in the order of the bag, which is that of their numbers.
+        durable += [now] * (topics.get(TOPIC, {}).get("durable", 0) - len(durable))
+        time.sleep(0.002)
+    found.put(dict(enumerate(durable)))
+
+
+def has_places(flags):
+    """Whether a message has a place in the file where it can be waited for: other storages than MCAP have none."""
+    return not {"sqlite3", "leveldb"} & set(flags)
+
+
 def run(holdall, load, seconds, hertz, flags):
-    """Latencies in milliseconds, sorted, of all messages; infinite for those that were not seen."""
+    """Latencies in milliseconds, sorted, of all messages, until they could be read and until they were durable; infinite for those that never were."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", ".")) as folder:
         folder = Path(folder)
         env = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_DOMAIN_ID": str(40 + os.getpid() % 60)}
         os.environ.update(env)
         context = multiprocessing.get_context("spawn")
         watching, ready, stop, end = (context.Event() for _ in range(4))
-        sent, found = context.Queue(), context.Queue()
-        recorder = subprocess.Popen([holdall, "record", "-a", "-o", folder / "bag", *flags], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        workers = [context.Process(target=probe, args=(hertz, watching, ready, stop, sent)), context.Process(target=watch, args=(folder / "bag", watching, end, found))]
+        sent, found, durable = context.Queue(), context.Queue(), context.Queue()
+        command = [holdall, "record", "-a", "-o", folder / "bag", "--control-socket", folder / "control", *flags]
+        recorder = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        workers = [context.Process(target=probe, args=(hertz, watching, ready, stop, sent)), context.Process(target=ask, args=(folder / "control", end, durable))]
+        if not has_places(flags):
+            watching.set()
+            found.put({})
+        else:
+            workers.append(context.Process(target=watch, args=(folder / "bag", watching, end, found)))
         for worker in workers:
             worker.start()
         ready.wait()
@@ -107,13 +145,12 @@ def run(holdall, load, seconds, hertz, flags):
         stop.set()
         times = sent.get()
         end.set()
-        seen = found.get()
+        each = [found.get(), durable.get()]
         for worker in workers:
             worker.join()
         recorder.send_signal(signal.SIGINT)
         code = recorder.wait()
-        latencies = sorted((seen[number] - at) / 1e6 if number in seen else float("inf") for number, at in enumerate(times))
-        return latencies, code
+        return [sorted((seen[number] - at) / 1e6 if number in seen else float("inf") for number, at in enumerate(times)) for seen in each], code
 
 
 def size(text):
@@ -130,11 +167,14 @@ def main():
     if "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     given = parser.parse_args(words)
-    print("| load | messages | p50 | p99 | p99.9 | longest, ms | exit code |\n|---|---|---|---|---|---|---|")
+    print("| load | messages | until | p50 | p99 | p99.9 | p99.99 | longest, ms | exit code |\n|---|---|---|---|---|---|---|---|---|")
     for load in given.load or [0, size("100MB"), size("400MB")]:
-        latencies, code = run(given.holdall.resolve(), load, given.seconds, given.hertz, flags)
-        of = lambda share: latencies[min(len(latencies) - 1, int(share * len(latencies)))]  # noqa: E731
-        print(f"| {load // 1_000_000} MB/s | {len(latencies)} | {of(0.5):.1f} | {of(0.99):.1f} | {of(0.999):.1f} | {latencies[-1]:.1f} | {code} |", flush=True)
+        both, code = run(given.holdall.resolve(), load, given.seconds, given.hertz, flags)
+        for what, latencies in zip(("read", "durable"), both):
+            if what == "read" and not has_places(flags):
+                continue
+            of = [latencies[min(len(latencies) - 1, int(share * len(latencies)))] for share in (0.5, 0.99, 0.999, 0.9999, 1)]
+            print(f"| {load // 1_000_000} MB/s | {len(latencies)} | {what} | " + " | ".join(f"{one:.1f}" for one in of) + f" | {code} |", flush=True)
 
 
 if __name__ == "__main__":
