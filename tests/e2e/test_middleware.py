@@ -270,14 +270,16 @@ def test_answers_and_repositories_are_drawn_from_files(tmp_path):
         "me/mine,issue,1,2020-01-01 00:00:00,2020-01-03 00:00:00,closed,172800\n"
         "me/mine,issue,2,2020-01-01 00:00:00,,open,\n"
     )
+    (data / "my_survey_questions.csv").write_text('question,text\nQ<1>,"Is it <good>, by and large?"\n')
     command = [HOLDALL, "bench", "run", "D8", "--data", data, "--out", tmp_path / "out", "--json"]
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     result = json.loads(done.stdout)
+    assert result["questions"][0]["text"] == "Is it <good>, by and large?"
     assert [answers["mean"] for answers in result["questions"][0]["cohorts"]] == [4.8, 1.35]
     assert result["questions"][0]["comparison"]["p_holm"] < 1e-6 and result["items"][0]["median_days"] == 2.0
     subprocess.run([HOLDALL, "bench", "report", str(tmp_path / "out")], check=True, capture_output=True)
     html = (tmp_path / "out/report.html").read_text()
-    assert "Q&lt;1&gt;" in html and "Q<1>" not in html
+    assert "Q&lt;1&gt;: Is it &lt;good&gt;, by and large?" in html and "Q<1>" not in html
     assert (tmp_path / "out/D8_answers.png").stat().st_size > 1000 and (tmp_path / "out/D8_issues.svg").stat().st_size > 1000
     assert "D8_commits" not in html
     (data / "my_survey_counts.csv").write_text("a,b\n1,2\n")
@@ -304,9 +306,10 @@ def test_a_repository_and_declared_quality_are_drawn(tmp_path):
     assert (history["repository"], history["commits"], history["authors"], history["bus_factor"]) == ("mine", 3, 1, 1)
     assert history["lines"] == [6, 3] and sum(history["by_week"]) == 3
     assert result["declarations"][0]["categories"][3] == {"met": 1, "with_remark": 1, "of": 3}
+    assert result["declarations"][0]["remarks"] == [{"category": "testing", "text": "most"}]
     subprocess.run([HOLDALL, "bench", "report", str(tmp_path / "out")], check=True, capture_output=True)
     html = (tmp_path / "out/report.html").read_text()
-    assert "rmw_&lt;b&gt;" in html and "rmw_<b>" not in html and (tmp_path / "out/D8_commits.svg").stat().st_size > 1000
+    assert "remarks" in html and "rmw_&lt;b&gt;" in html and "rmw_<b>" not in html and (tmp_path / "out/D8_commits.svg").stat().st_size > 1000
 
 
 def test_points_and_structures_are_accounted_for_as_bytes_are(world, tmp_path):

@@ -95,7 +95,12 @@ def mann_whitney(first, second):
     return {"p": p, "p_holm": p, "effect": 2 * higher / (n1 * n2) - 1}
 
 
-def survey(path):
+def asked(question):
+    """Its name, and its text where the data have it."""
+    return f"{question['name']}: {question['text']}" if question["text"] else question["name"]
+
+
+def survey(path, texts):
     """Questions with their answers by cohort, and the first two cohorts other than `all` compared."""
     what, columns = "counts of answers", [step.replace(" ", "_") for step in STEPS]
     questions = []
@@ -112,7 +117,7 @@ def survey(path):
                 "mean_as_published": theirs and theirs[0],
             })
         two = [cohort["counts"] for cohort in cohorts if cohort["cohort"] != "all"][:2]
-        questions.append({"name": name, "cohorts": cohorts, "comparison": mann_whitney(*two) if len(two) == 2 else None})
+        questions.append({"name": name, "text": texts.get(name, ""), "cohorts": cohorts, "comparison": mann_whitney(*two) if len(two) == 2 else None})
     compared = sorted((one["comparison"] for one in questions if one["comparison"]), key=lambda one: one["p"])
     least = 0
     for place, one in enumerate(compared):
@@ -130,7 +135,7 @@ def survey_table(questions):
             # In the row of the first of both.
             compared = question["comparison"] if one is first and question["comparison"] else {}
             rows.append([
-                question["name"] if place == 0 else "",
+                asked(question) if place == 0 else "",
                 one["cohort"],
                 str(sum(one["counts"])),
                 dash(one["mean"], 2),
@@ -159,7 +164,7 @@ def survey_charts(questions):
         if ours:
             data.append([question["name"], one["cohort"], ours[0], ours[1], theirs[0], theirs[1]])
             figures = [[mean, mean - deviation, min(mean + deviation, 5)] for mean, deviation in (ours, theirs)]
-            bars.append({"group": question["name"], "label": one["cohort"], "series": question["cohorts"].index(one), "figure": figures[0], "other": figures[1]})
+            bars.append({"group": asked(question), "label": one["cohort"], "series": question["cohorts"].index(one), "figure": figures[0], "other": figures[1]})
     yield {
         "name": "means",
         "title": "Mean answer, 1 strongly disagree to 5 strongly agree, and its standard deviation; grey: as published, with strong and weak answers swapped",
@@ -169,7 +174,7 @@ def survey_charts(questions):
     for question in questions:
         if question["name"] in HISTOGRAMS:
             counts = [(one["cohort"], list(enumerate(one["counts"])), STEPS) for one in question["cohorts"]]
-            title = f"Answers to {question['name']}, in percent of each cohort"
+            title = f"Answers to {question['name']}, in percent of each cohort" + (f": {question['text']}" if question["text"] else "")
             yield histogram(f"answers_{question['name']}", title, counts, ["cohort", "answer", "count"], {"y": "answers, %", "places": STEPS})
 
 
@@ -472,8 +477,10 @@ def commits_chart(histories):
 def read(folder):
     """Everything in a folder, by the ends of the files' names; and every folder in it that is a git repository."""
     result = {"questions": [], "profiles": [], "items": [], "histories": []}
-    pages = []
-    for path in sorted(folder.iterdir()):
+    pages, paths = [], sorted(folder.iterdir())
+    of_questions = [row for path in paths if path.name.endswith("survey_questions.csv") for row in rows_of(path, ["question", "text"], "texts of questions")]
+    texts = {row["question"]: row["text"] for row in of_questions}
+    for path in paths:
         if (path / ".git").exists():
             result["histories"].append(history(path, git_log(path)))
         elif path.name.endswith("git_log.txt"):
@@ -481,7 +488,7 @@ def read(folder):
         elif path.name.endswith(("issues.json", "pulls.json")):
             pages.append(path)
         elif path.name.endswith("survey_counts.csv"):
-            result["questions"] += survey(path)
+            result["questions"] += survey(path, texts)
         elif path.name.endswith("survey_profile_counts.csv"):
             result["profiles"] += profiles(path)
         elif path.name.endswith("repository_items.csv"):

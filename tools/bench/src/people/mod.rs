@@ -9,7 +9,7 @@ use crate::{
     error::{BenchError, BenchResult},
     sheet::Sheet,
 };
-pub use quality::{Declaration, Points};
+pub use quality::{Declaration, Points, Remark};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
@@ -49,7 +49,9 @@ impl PeopleResult {
     /// The tables for which there are data.
     pub(crate) fn sheets(&self) -> Vec<Sheet> {
         let declared = (!self.declarations.is_empty()).then(|| quality::sheet(&self.declarations));
-        self.tables.iter().cloned().chain(declared).collect()
+        let remarks = quality::remarks(&self.declarations);
+        let tables = self.tables.iter().cloned();
+        tables.chain(declared).chain(remarks).collect()
     }
 
     fn is_empty(&self) -> bool {
@@ -69,7 +71,7 @@ impl PeopleResult {
     }
 }
 
-/// Reads the data in a folder with this Python (else `python3`), by the ends of the files' names: `survey_counts.csv`, `survey_profile_counts.csv`,
+/// Reads the data in a folder with this Python (else `python3`), by the ends of the files' names: `survey_counts.csv`, `survey_questions.csv`, `survey_profile_counts.csv`,
 /// `repository_items.csv`, `issues.json` and `pulls.json` (pages of the hosting site's interface), `git_log.txt`, `quality.yaml`; and every folder in it
 /// that is a git repository. Stores the result in `out`.
 ///

@@ -45,6 +45,15 @@ impl Points {
     }
 }
 
+/// An answer that is neither yes nor no, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    /// The category of the requirement.
+    pub category: String,
+    /// The answer.
+    pub text: String,
+}
+
 /// A package's declaration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declaration {
@@ -54,6 +63,9 @@ pub struct Declaration {
     pub level: u64,
     /// Points by category, in REP-2004's order.
     pub categories: Vec<Points>,
+    /// Its remarks, in the order of the file. Empty in results of older versions.
+    #[serde(default)]
+    pub remarks: Vec<Remark>,
 }
 
 /// Reads a file: packages, each with `level` and lists of `yes`, `no` or a remark by category.
@@ -77,6 +89,7 @@ fn parse(text: &str) -> Result<Vec<Declaration>, YamlError> {
 fn declaration(package: &str, node: &Node) -> Result<Declaration, YamlError> {
     let mut level = None;
     let mut categories = vec![Points::default(); CATEGORIES.len()];
+    let mut remarks = Vec::new();
     for (key, value) in node.as_map()? {
         if key == "level" {
             level = Some(value.as_number::<u64>()?).filter(|level| (1..=5).contains(level));
@@ -96,7 +109,13 @@ fn declaration(package: &str, node: &Node) -> Result<Declaration, YamlError> {
                 Err(_) => match answer.as_str()? {
                     "yes" => (1, 0),
                     "no" => (0, 0),
-                    _ => (0, 1),
+                    remark => {
+                        remarks.push(Remark {
+                            category: CATEGORIES[place].1.to_owned(),
+                            text: remark.to_owned(),
+                        });
+                        (0, 1)
+                    }
                 },
             };
             let of = 1;
@@ -107,6 +126,22 @@ fn declaration(package: &str, node: &Node) -> Result<Declaration, YamlError> {
         package: package.to_owned(),
         level: level.ok_or_else(|| node.error("has no level".to_owned()))?,
         categories,
+        remarks,
+    })
+}
+
+/// The remarks of all packages in their own words; `None` without any.
+pub(super) fn remarks(declarations: &[Declaration]) -> Option<Sheet> {
+    let mut rows = Vec::new();
+    for one in declarations {
+        let row = |remark: &Remark| vec![one.package.clone(), remark.category.clone(), remark.text.clone()];
+        rows.extend(one.remarks.iter().map(row));
+    }
+    (!rows.is_empty()).then(|| Sheet {
+        title: "Quality as declared (REP-2004): remarks".to_owned(),
+        header: ["package", "category", "remark"].map(str::to_owned).to_vec(),
+        words: 3,
+        rows,
     })
 }
 
@@ -155,6 +190,11 @@ mod tests {
             ("2 + 1* of 4", "0 of 1", "2 + 1* of 5")
         );
         assert_eq!(row[2], "–");
+        assert_eq!(
+            remarks(&found).unwrap().rows,
+            [["rmw_a", "testing", "95 % of lines"].map(str::to_owned)]
+        );
+        assert!(remarks(&parse("rmw_a:\n  level: 2\n  testing: [yes]\n").unwrap()).is_none());
         for (text, expected) in [
             ("a:\n  level: 7\n", "from 1 to 5"),
             ("a:\n  testing: [yes]\n", "has no level"),
