@@ -301,6 +301,23 @@ def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path)
     assert (tmp_path / "cpus").read_text().split() == ["Cpus_allowed_list:", "0"]
 
 
+REAL_ROS2 = sorted(Path("/opt/ros").glob("*/bin/ros2"))
+
+
+@pytest.mark.skipif(not REAL_ROS2, reason="no ros2 below /opt/ros")
+def test_the_real_ros2_bag_records_the_load(world, tmp_path):
+    """Its command line is another project's: that it accepts what it is called with shows only here."""
+    (tmp_path / "named.yaml").write_text(ROS2)
+    flags = ["--ros2", REAL_ROS2[-1].parents[1], "--limit-total", "16MB", "--json", "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [HOLDALL, "bench", "run", tmp_path / "named.yaml", *flags], env=world.env, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["skipped"] == []
+    assert [(r["setting"]["storage_id"], r["recorded"], r["sent"]) for r in result["runs"]] == [("mcap", 40, 40), ("sqlite3", 40, 40)]
+
+
 def test_over_zenoh_and_shared_memory_publishers_and_recorder_meet_by_themselves(world, tmp_path):
     """No router is running, and no other sessions are disturbed."""
     (tmp_path / "own.yaml").write_text(OWN_TRANSPORTS)
