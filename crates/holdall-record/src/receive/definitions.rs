@@ -30,6 +30,8 @@ struct Question {
     next_ask: Duration,
     /// When a node was asked first.
     asked: Option<Duration>,
+    /// Answers without a definition since the nodes were asked last: a node is gone, or does not know the type.
+    refusals: usize,
     /// A node has sent a definition of another hash, and a warning was logged.
     is_mismatch_known: bool,
 }
@@ -144,6 +146,7 @@ impl Definitions {
             }
             let interval = ASK_INTERVAL_MIN * (1 << question.asks.min(8));
             question.asks += 1;
+            question.refusals = 0;
             question.asked.get_or_insert(now);
             question.next_ask = now + interval.min(ASK_INTERVAL_MAX);
             asks.extend(question.nodes.iter().map(|node| Ask {
@@ -170,12 +173,12 @@ impl Definitions {
         }
     }
 
-    /// Whether a node was asked for the first time less than `within` ago and has not answered.
-    pub(crate) fn has_just_asked(&self, now: Duration, within: Duration) -> bool {
+    /// Whether a node was asked for the first time less than `within` ago and may still answer: each node is asked over each of `transports`.
+    pub(crate) fn has_just_asked(&self, now: Duration, within: Duration, transports: usize) -> bool {
         let is_recent = |asked: Duration| now.saturating_sub(asked) < within;
-        self.questions
-            .values()
-            .any(|question| question.asked.is_some_and(is_recent))
+        self.questions.values().any(|question| {
+            question.asked.is_some_and(is_recent) && question.refusals < question.nodes.len() * transports
+        })
     }
 
     /// Whether a node may still answer, or should be asked.
@@ -192,6 +195,7 @@ impl Definitions {
         let sources = match &reply.sources {
             Ok(sources) => sources,
             Err(reason) => {
+                question.refusals += 1;
                 tracing::debug!(
                     "{}: a node does not send its definition: {reason}",
                     reply.type_name
@@ -368,6 +372,31 @@ mod tests {
         let asks = definitions.asks(Duration::from_secs(100));
         assert!(asks.iter().any(|ask| ask.node == late), "{asks:?}");
         assert!(definitions.answer(&reply(&hash, "One a\n")).is_some());
+    }
+
+    #[test]
+    fn the_end_waits_for_nodes_that_may_still_answer() {
+        let hash = hash_of(share("One a\n").path());
+        let mut definitions = Definitions::new(Vec::new(), no_bundle);
+        assert_eq!(definitions.find(TYPE, &hash, &[node()]), None);
+        let [second, two] = [1, 2].map(Duration::from_secs);
+        assert!(!definitions.has_just_asked(second, two, 2), "not asked yet");
+        definitions.asks(Duration::ZERO);
+        assert!(definitions.has_just_asked(second, two, 2));
+        assert!(!definitions.has_just_asked(two, two, 2), "too long ago");
+        let gone = TypeDescriptionReply {
+            sources: Err("/talker is gone".to_owned()),
+            ..reply(&hash, "")
+        };
+        definitions.answer(&gone);
+        assert!(
+            definitions.has_just_asked(second, two, 2),
+            "the other transport may have it"
+        );
+        definitions.answer(&gone);
+        assert!(!definitions.has_just_asked(second, two, 2), "gone on both");
+        definitions.asks(second);
+        assert!(definitions.has_just_asked(second, two, 2), "asked again");
     }
 
     #[test]

@@ -9,8 +9,9 @@ use holdall_model::{
 use holdall_transport::TypeDescriptionReply;
 use std::{collections::VecDeque, time::Duration};
 
-/// How long a node that was asked for a definition shortly before the end is waited for.
-const LAST_DEFINITION_WAIT: Duration = Duration::from_millis(300);
+/// How long after its first question a node is waited for at the end: as long as messages are held back for their definition. Endpoints of Cyclone DDS
+/// and Fast DDS match after 0.1 s or 1.1 s.
+const LAST_DEFINITION_WAIT: Duration = Duration::from_secs(2);
 
 /// What is known, and the answers that nodes have given.
 pub(super) struct Asking {
@@ -78,7 +79,8 @@ impl Asking {
     }
 
     /// Whether a node may still answer a request that was just made: worth a short wait at the end of a recording.
-    pub fn has_just_asked(&self, now: Duration) -> bool {
-        self.definitions.has_just_asked(now, LAST_DEFINITION_WAIT)
+    pub fn has_just_asked(&self, now: Duration, transports: usize) -> bool {
+        self.definitions
+            .has_just_asked(now, LAST_DEFINITION_WAIT, transports)
     }
 }

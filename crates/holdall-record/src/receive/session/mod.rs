@@ -394,7 +394,7 @@ impl Session {
     /// Whether a node may still answer a request for a definition that was just made: worth a short wait at the end of a recording.
     pub(crate) fn awaits_definitions(&mut self, now: Duration) -> bool {
         self.topics.ask_for_definitions(&mut self.sources, now);
-        self.topics.asking().has_just_asked(now)
+        self.topics.asking().has_just_asked(now, self.sources.len())
     }
 
     pub(crate) fn poll_announcements(&self) {
