@@ -81,6 +81,9 @@ pub(super) fn of_literals(
 ) -> Result<Value, EncodeError> {
     match (field.arity, field.element, literals.as_slice()) {
         (Arity::One, ElementPlan::Primitive(kind), [one]) => fitted(one, kind, is_lossy).map(Value::Plain),
+        (Arity::One, ElementPlan::Text { .. }, [Literal::Integer(number)]) => {
+            Converter::new(plan).element(field, &Literal::Text(number.to_string()))
+        }
         (Arity::One, _, [one]) => Converter::new(plan).element(field, one),
         (Arity::One, ..) => Err(EncodeError::new("one value", literals.len().to_string())),
         (_, ElementPlan::Primitive(kind), _) => listed(kind, literals.into_iter(), is_lossy),

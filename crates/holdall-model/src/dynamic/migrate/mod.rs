@@ -94,8 +94,15 @@ impl Target<'_> {
         let new = match ((self.define)(type_name), self.rules.renamed(type_name)) {
             (Some(new), _) => new,
             (None, None) => return Ok(Compared::Unknown),
-            (None, Some(rule)) => (self.define)(rule.becomes())
-                .ok_or_else(|| rule.error(format!("the new definitions have no {}", rule.becomes())))?,
+            (None, Some(rule)) => match (self.define)(rule.becomes()) {
+                Some(new) => new,
+                // They also name packages that not all have.
+                None if rule.is_shipped() => return Ok(Compared::Unknown),
+                None => {
+                    let reason = format!("the new definitions have no {}", rule.becomes());
+                    return Err(rule.error(reason).into());
+                }
+            },
         };
         let Some(old) = old()? else {
             return Ok(Compared::Undefined);

@@ -32,6 +32,9 @@ pub(super) struct Rule {
     /// It counts only for a struct that has these fields and becomes one that has not.
     #[serde(default)]
     when: Vec<String>,
+    /// It counts only for a struct that has none of these fields.
+    #[serde(default)]
+    unless: Vec<String>,
     /// By path of the new field.
     #[serde(default)]
     pub fields: BTreeMap<String, Source>,
@@ -70,6 +73,11 @@ pub(super) enum Source {
 impl Rule {
     pub fn becomes(&self) -> &str {
         self.becomes.as_deref().unwrap_or(&self.type_name)
+    }
+
+    /// Whether it comes with holdall.
+    pub fn is_shipped(&self) -> bool {
+        Rules::shipped(&self.file).is_some()
     }
 
     pub fn error(&self, reason: impl std::fmt::Display) -> RuleError {
@@ -143,8 +151,11 @@ impl Rules {
     pub(super) fn of_pair(&self, old: &StructPlan, new: &StructPlan) -> Option<(usize, &Rule)> {
         let goes = |name: &String| old.field(name).is_some() && new.field(name).is_none();
         let is_of = |rule: &Rule| rule.type_name == old.type_name && rule.becomes() == new.type_name;
+        let fits = |rule: &Rule| {
+            rule.when.iter().all(goes) && rule.unless.iter().all(|name| old.field(name).is_none())
+        };
         let mut rules = self.rules.iter().enumerate();
-        rules.find(|(_, rule)| is_of(rule) && rule.when.iter().all(goes))
+        rules.find(|(_, rule)| is_of(rule) && fits(rule))
     }
 
     /// The first rule that gives a type another name.

@@ -300,9 +300,28 @@ fn faults_in_rules_are_one_sentence_with_their_line() {
 }
 
 #[test]
-fn the_rules_that_come_with_holdall_are_read() {
+fn a_rule_counts_where_the_old_struct_has_and_lacks_what_it_names() {
+    let rules = "rules:\n- type: a/msg/A\n  when: [id]\n  unless: [name]\n  fields: {name: id}\n\
+                 - type: a/msg/A\n  when: [id]\n  drop: [id]\n  lossy: true\n";
+    let new = [("a/msg/A", "string name")];
+    let found = migrated(&[("a/msg/A", "int64 id")], &new, rules, r#"{"id": -7}"#);
+    assert_eq!(found.unwrap()["name"], "-7", "a whole number becomes its text");
+    let both = [("a/msg/A", "int64 id\nstring name")];
+    let found = migrated(&both, &new, rules, r#"{"id": 7, "name": "n"}"#);
+    assert_eq!(found.unwrap()["name"], "n");
+}
+
+#[test]
+fn the_rules_that_come_with_holdall_are_read_and_need_none_of_their_packages() {
     for name in ["ros1", "ros2"] {
-        Rules::parse(name, Rules::shipped(name).unwrap()).unwrap();
+        let rules = Rules::parse(name, Rules::shipped(name).unwrap()).unwrap();
+        let target = Target {
+            rules: &rules,
+            define: &|_| None,
+        };
+        let compared =
+            target.compare::<RuleError>("vision_msgs/msg/Classification2D", || panic!("it is not needed"));
+        assert!(matches!(compared, Ok(Compared::Unknown)), "{compared:?}");
     }
     assert_eq!(Rules::shipped("ros3"), None);
 }
