@@ -197,6 +197,77 @@ def test_trajectories_are_judged_as_by_an_independent_computation(world):
     assert "(distance of poses in m)" in page and f"ATE {ate:.6f} m" in page
 
 
+def transforms(rows):
+    """A message of transforms: parent, child, stamp, matrix."""
+    result = []
+    for parent, child, stamp, matrix in rows:
+        x, y, z, w = quaternion_of(matrix[:3, :3])
+        moved = new("geometry_msgs/msg/Vector3", **{axis: float(value) for axis, value in zip("xyz", matrix[:3, 3])})
+        turned = new("geometry_msgs/msg/Quaternion", x=x, y=y, z=z, w=w)
+        both = new("geometry_msgs/msg/Transform", translation=moved, rotation=turned)
+        result.append(new("geometry_msgs/msg/TransformStamped", header=header(stamp, parent), child_frame_id=child, transform=both))
+    return new("tf2_msgs/msg/TFMessage", transforms=result)
+
+
+def quaternion_of(turn):
+    """By the vector that a rotation leaves, for angles below 180°."""
+    w = np.sqrt(1 + np.trace(turn)) / 2
+    x, y, z = (turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]) / (4 * w)
+    return [float(part) for part in (x, y, z, w)]
+
+
+def turned(angle, x, y):
+    """A movement in the plane, as a matrix."""
+    matrix = np.eye(4)
+    matrix[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    matrix[:2, 3] = x, y
+    return matrix
+
+
+def drive_of_frames(drift):
+    """`map` has `odom` (every fifth time, of a constant speed and rate of turn), that `base` (each time), that, fixed, `lens`; where `lens` was in `map`."""
+    lens, messages, track = turned(0.3, 0.2, -0.1), [], []
+    for number in range(POSES):
+        stamp = START + number * STEP_NANOS
+        odom, base = turned(0.01 * number, drift * number, 2), turned(0.02 * number, 0.1 * number, np.sin(number / 9))
+        rows = [("odom", "base", stamp, base), ("base", "wheel", stamp, turned(number / 30, 0, 0))]
+        if number % 5 == 0:
+            rows.append(("map", "odom", stamp, odom))
+            known = number
+        messages.append(transforms(rows))
+        track.append((stamp, odom @ base @ lens))
+    track = track[: known + 1]
+    fixed = [transforms([("base", "lens", START, lens)])]
+    turns = np.array([quaternion_of(pose[:3, :3]) for _, pose in track])
+    return {"/tf": messages, "/tf_static": fixed}, ([stamp for stamp, _ in track], np.array([pose[:3, 3] for _, pose in track]), turns)
+
+
+def test_frames_are_joined_by_a_chain_of_transforms(world):
+    (golden, true), (now, moved) = drive_of_frames(0.05), drive_of_frames(0.06)
+    folder = world.folder / "suite"
+    folder.mkdir()
+    write(folder / "golden", golden)
+    write(folder / "now", now)
+    both = ["/tf", "/tf_static"]
+    case = {"now": "now", "outputs": both, "golden": "golden"}
+    cases = {
+        "lens": {**case, "trajectories": {"/tf": {"ate": 1, "rpe": 1, "rpe-angle": 1, "frames": ["map", "lens"]}}},
+        "far": {**case, "trajectories": {"/tf": {"ate": 0.001, "frames": ["map", "lens"]}}},
+        "back": {**case, "trajectories": {"/tf": {"ate": 10, "frames": ["lens", "map"]}}},
+        # Without the topic of what is fixed, nothing joins these.
+        "none": {**case, "outputs": ["/tf"], "trajectories": {"/tf": {"ate": 1, "frames": ["map", "lens"]}}},
+    }
+    ran = regress(world, suite_of(world, {name: dict(each) for name, each in cases.items()}), code=4)
+    judged = result(world, "lens")["topics"]["/tf"]["trajectory"]
+    pairs, ate, rpe, angle = errors_of(true, moved, False)
+    assert "passed  lens" in ran.stdout and "passed  back" in ran.stdout, (ran.stdout, logs(world))
+    assert judged["pairs"] == pairs == len(true[0]) > 50
+    assert judged["ate"]["rmse"] == pytest.approx(ate, rel=1e-6) and judged["rpe"]["rmse"] == pytest.approx(rpe, rel=1e-5)
+    assert judged["rpe_angle"]["rmse"] == pytest.approx(angle, abs=1e-5)
+    assert f"/tf: ATE {ate:.6f} m, at most 0.001" in ran.stdout, ran.stdout
+    assert re.search(r"none .*\n +/tf: (\d+) of \1 golden poses have none within", ran.stdout), ran.stdout
+
+
 def test_images_are_judged_as_by_an_independent_computation(world):
     golden, found = images(1, 0), images(2, 0.5)
     folder = world.folder / "suite"

@@ -1,5 +1,6 @@
 //! Regression runs: what a suite asks for, how values are compared, and what a run has found.
 
+mod frames;
 mod junit;
 mod page;
 mod result;
@@ -8,6 +9,7 @@ mod suite;
 mod tolerance;
 mod trajectory;
 
+pub use frames::Frames;
 pub use junit::junit;
 pub use page::page;
 pub use result::{

@@ -35,6 +35,25 @@ pub(super) fn rotated(rotation: Rotation, [x, y, z]: Vector) -> Vector {
     [x, y, z]
 }
 
+/// A part of the turn from one rotation to another, by the shorter way.
+pub(super) fn slerp(from: Rotation, to: Rotation, part: f64) -> Rotation {
+    let turn = product(inverse(from), to);
+    let [x, y, z, w] = if turn[3] < 0.0 {
+        turn.map(|part| -part)
+    } else {
+        turn
+    };
+    let sine = length([x, y, z]);
+    let angle = sine.atan2(w);
+    // Of nearly nothing, a part.
+    let factor = if sine > 1e-12 {
+        (part * angle).sin() / sine
+    } else {
+        part
+    };
+    product(from, [x * factor, y * factor, z * factor, (part * angle).cos()])
+}
+
 /// The angle of a rotation in degrees, at most 180.
 pub(super) fn angle_deg([x, y, z, w]: Rotation) -> f64 {
     2.0 * length([x, y, z]).atan2(w.abs()).to_degrees()

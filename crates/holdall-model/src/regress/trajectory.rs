@@ -5,6 +5,7 @@ use super::{
     result::finite,
     rigid::{
         Rotation, Vector, angle_deg, best_rotation, centre, difference, inverse, length, product, rotated,
+        slerp,
     },
 };
 use crate::units::counted;
@@ -88,8 +89,8 @@ impl TryFrom<Keys> for TrajectoryLimits {
 /// Where something was, and how it was turned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pose {
-    stamp_nanos: i64,
-    position: Vector,
+    pub(super) stamp_nanos: i64,
+    pub(super) position: Vector,
     orientation: Rotation,
 }
 
@@ -103,6 +104,47 @@ impl Pose {
             position,
             orientation: orientation.map(|part| part / norm),
         })
+    }
+
+    /// Neither moved nor turned.
+    pub(super) const fn origin(stamp_nanos: i64) -> Self {
+        Self {
+            stamp_nanos,
+            position: [0.0; 3],
+            orientation: [0.0, 0.0, 0.0, 1.0],
+        }
+    }
+
+    /// A pose in the frame of this one, seen from outside.
+    pub(super) fn then(&self, inner: &Self) -> Self {
+        let moved = rotated(self.orientation, inner.position);
+        Self {
+            stamp_nanos: inner.stamp_nanos,
+            position: std::array::from_fn(|axis| self.position[axis] + moved[axis]),
+            orientation: product(self.orientation, inner.orientation),
+        }
+    }
+
+    /// The outside, seen from this pose.
+    pub(super) fn back(&self) -> Self {
+        let orientation = inverse(self.orientation);
+        Self {
+            stamp_nanos: self.stamp_nanos,
+            position: rotated(orientation, self.position).map(|part| -part),
+            orientation,
+        }
+    }
+
+    /// On the way to a later pose at a time between them.
+    pub(super) fn towards(&self, next: &Self, stamp_nanos: i64) -> Self {
+        let apart = |later: i64| later.abs_diff(self.stamp_nanos) as f64;
+        let part = apart(stamp_nanos) / apart(next.stamp_nanos);
+        let step = difference(next.position, self.position);
+        Self {
+            stamp_nanos,
+            position: std::array::from_fn(|axis| self.position[axis] + part * step[axis]),
+            orientation: slerp(self.orientation, next.orientation, part),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use holdall_bag::{
 };
 use holdall_model::{
     regress::{
-        Case, ImageComparison, MessageDifference, Tolerance, Tolerances, TopicComparison,
+        Case, ImageComparison, MessageDifference, Tolerance, Tolerances, TopicComparison, Trajectory,
         TrajectoryComparison, TrajectoryLimits,
     },
     topic::TopicInfo,
@@ -93,10 +93,12 @@ pub fn compare_outputs(
             problems.push(format!("{name}: {problem}"));
         }
         let [of_golden, of_found] = &mut decoders;
-        let mut sides = [side(golden, first, of_golden)?, side(found, second, of_found)?];
         if let Some(limits) = case.trajectories.get(name) {
-            let types = [first, second].map(|info| info.type_name.as_str());
-            let why = of_poses(&mut comparison, &mut sides, types, limits)?;
+            let both = [
+                trajectory(golden, first, of_golden, limits)?,
+                trajectory(found, second, of_found, limits)?,
+            ];
+            let why = of_poses(&mut comparison, both, limits);
             problems.extend(why.map(|why| format!("{name}: {why}")));
         } else {
             let (none, images) = (Tolerances::default(), case.images.get(name));
@@ -106,6 +108,7 @@ pub fn compare_outputs(
                 type_name: &second.type_name,
             };
             comparison.images = images.map(|images| ImageComparison::new(images.ssim));
+            let mut sides = [side(golden, first, of_golden)?, side(found, second, of_found)?];
             run(&mut comparison, &mut sides, &rules)?;
         }
         compared.insert(name.clone(), comparison);
@@ -125,7 +128,7 @@ fn other_type(golden: &TopicInfo, found: &TopicInfo) -> Option<String> {
     is_other.then(|| format!("the definition of {} has changed", golden.type_name))
 }
 
-fn side(bags: &BagSet, topic: &TopicInfo, decoders: &mut Decoders) -> Result<Side, ReadError> {
+pub(super) fn side(bags: &BagSet, topic: &TopicInfo, decoders: &mut Decoders) -> Result<Side, ReadError> {
     let filter = MessageFilter {
         topics: Some(Arc::new(BTreeSet::from([topic.name.clone()]))),
         ..MessageFilter::default()
@@ -160,22 +163,16 @@ impl Side {
 /// Compares the poses of a topic; one clause if they cannot be.
 fn of_poses(
     comparison: &mut TopicComparison,
-    sides: &mut [Side; 2],
-    types: [&str; 2],
+    both: [Result<Trajectory, String>; 2],
     limits: &TrajectoryLimits,
-) -> Result<Option<String>, ReadError> {
-    let [golden, found] = sides;
-    let both = [
-        trajectory(golden, types[0], limits)?,
-        trajectory(found, types[1], limits)?,
-    ];
+) -> Option<String> {
     let both = match both {
         [Ok(golden), Ok(found)] => [golden, found],
-        [Err(reason), _] | [_, Err(reason)] => return Ok(Some(reason)),
+        [Err(reason), _] | [_, Err(reason)] => return Some(reason),
     };
     let errors = comparison.distances.entry(APART.to_owned()).or_default();
     comparison.trajectory = Some(TrajectoryComparison::of(limits, both, errors));
-    Ok(None)
+    None
 }
 
 /// Compares the messages of a topic.
