@@ -9,9 +9,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
-PACKAGES = ("launch", "launch_xml", "launch_yaml", "launch_ros", "osrf_pycommon", "ros2cli", "composition_interfaces")
-# Packages that launch finds by what their metadata says.
-ANNOUNCED = ("launch_xml", "launch_yaml", "launch_ros")
+PACKAGES = ("launch", "launch_xml", "launch_yaml", "launch_ros", "osrf_pycommon", "ros2cli", "ros2launch", "ros2pkg", "composition_interfaces")
+# Packages that launch and the command ros2 find by what their metadata says.
+ANNOUNCED = ("launch_xml", "launch_yaml", "launch_ros", "ros2cli", "ros2launch")
 
 
 def main(folder):
