@@ -116,8 +116,9 @@ impl WaitingTopics {
     }
 
     /// Whether a topic waits.
+    #[inline]
     pub fn contains(&self, topic: TopicId) -> bool {
-        self.topics.contains_key(&topic)
+        !self.topics.is_empty() && self.topics.contains_key(&topic)
     }
 
     /// Holds a message back that was received at `received` or later: time in the cache counts toward its

@@ -286,14 +286,13 @@ impl BagWriter {
 
     #[inline]
     fn is_split_due(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
-        let is_only_file = self.place.has_only_first();
         let OpenFiles { current, split, .. } = &mut *self.files;
-        let room = Room {
-            topics: &self.topics,
-            bytes_max: self.place.bytes_max(),
-            is_only_file,
-        };
         let length = || {
+            let room = Room {
+                topics: &self.topics,
+                bytes_max: self.place.bytes_max(),
+                is_only_file: self.place.has_only_first(),
+            };
             current
                 .as_ref()
                 .map_or(0, |current| current.bytes_written() + room.end_bytes())

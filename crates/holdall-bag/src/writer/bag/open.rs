@@ -55,6 +55,7 @@ impl OpenFiles {
     }
 
     /// Whether a first file was begun.
+    #[inline]
     pub fn is_begun(&self) -> bool {
         self.is_begun
     }

@@ -152,7 +152,7 @@ impl Delivery {
     /// What comes next for a message of a topic.
     #[inline]
     pub fn route(&self, topic: TopicId) -> Route {
-        if !self.writer.has_topic(topic) && self.waiting.contains(topic) {
+        if self.waiting.contains(topic) {
             Route::Wait
         } else if self.packing.is_on() || self.recoding.has(topic) {
             Route::Pack

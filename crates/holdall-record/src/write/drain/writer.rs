@@ -184,12 +184,6 @@ impl Writer {
         self.watch.check_clock();
     }
 
-    /// Whether messages of a topic's own type can be written.
-    #[inline]
-    pub fn has_topic(&self, topic: TopicId) -> bool {
-        self.channels.own(topic).is_some()
-    }
-
     /// Whether a message has its topic's own type, as far as is known.
     pub fn is_of_own_type(&mut self, entry: &CacheEntry) -> bool {
         let own = self.channels.own(entry.topic);
