@@ -25,7 +25,7 @@ from ._errors import (
 )
 from ._media import image, points
 from ._native import Message, Messages, Struct, __version__
-from ._plan import Part, Task, catalog, find, plan, read
+from ._plan import Migration, Part, Task, catalog, find, plan, plan_migration, read
 from ._program import Playback, Recording, program, run
 from ._topic import Topic
 from ._verbs import (
@@ -70,6 +70,7 @@ __all__ = [
     "Message",
     "MessageType",
     "Messages",
+    "Migration",
     "Part",
     "Playback",
     "ProgramError",
@@ -103,6 +104,7 @@ __all__ = [
     "migrate",
     "open",
     "plan",
+    "plan_migration",
     "play",
     "plot",
     "points",

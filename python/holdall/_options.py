@@ -102,7 +102,7 @@ MergeOptions = TypedDict("MergeOptions", {
 }, total=False)  # fmt: skip
 
 MigrateOptions = TypedDict("MigrateOptions", {
-    "definitions": Some[AnyPath], "distro": str, "draft_rules": bool, "encrypt_to": Some[str], "identity": Some[AnyPath],
+    "definitions": Some[AnyPath], "distro": str, "draft_rules": bool, "dry_run": bool, "encrypt_to": Some[str], "identity": Some[AnyPath],
     "old_definitions": Some[str], "rules": Some[AnyPath], "storage": str,
 }, total=False)  # fmt: skip
 

@@ -139,6 +139,38 @@ def planned(paths: Paths, topics: str | Sequence[str], fields: Sequence[str], ti
     return found
 
 
+@dataclass(frozen=True)
+class Migration:
+    """A bag that gets other definitions: small, can be pickled, and carried out on any computer that sees bags and rules under the same paths."""
+
+    bag: str
+    output: str
+    options: tuple[tuple[str, Any], ...]
+
+    def run(self) -> dict[str, Any]:
+        """Migrates the bag; its report. The output of a worker that died after it was written counts: outputs appear whole or not at all."""
+        if os.path.exists(self.output):
+            return {"path": self.output, "already_migrated": True}
+        os.makedirs(os.path.dirname(self.output) or ".", exist_ok=True)
+        return _program.run("migrate", self.bag, output=self.output, **dict(self.options))[0]
+
+
+def _cataloged(path: str) -> list[str]:
+    """The bags of a catalog; any other path is its own."""
+    return [row["bag"] for row in find("state != ''", path)] if os.path.exists(os.path.join(path, "bags.parquet")) else [path]
+
+
+def plan_migration(bags: Paths, output: str | os.PathLike[str], **options: Any) -> list[Migration]:
+    """The bags that need it of ``bags`` (bags, folders of them, or the catalog in one), for process pools and engines; ``options`` are those of
+    :func:`migrate`.
+
+    All bags are looked at. When one cannot be migrated, or its output exists, that is an error, and nothing is to be done.
+    """
+    listed = [bag for path in _paths(bags) for bag in _cataloged(path)]
+    found = _program.run("migrate", listed, output=output, dry_run=True, **options)
+    return [Migration(each["bag"], each["output"], tuple(options.items())) for each in found]
+
+
 def catalog(roots: Paths, output: str | os.PathLike[str] = "catalog") -> dict[str, Any]:
     """Brings the catalog in the folder ``output`` up to date with the bags below ``roots``; see ``holdall catalog --help``."""
     reports = _program.run("catalog", _paths(roots), allowed=(0, 1), output=output)
@@ -152,4 +184,4 @@ def find(expression: str, catalog: str | os.PathLike[str] = "catalog") -> list[d
     return _program.run("find", [expression, os.fspath(catalog)])
 
 
-__all__ = ["Part", "Task", "batches", "catalog", "find", "plan", "read", "schema"]
+__all__ = ["Migration", "Part", "Task", "batches", "catalog", "find", "plan", "plan_migration", "read", "schema"]

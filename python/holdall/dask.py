@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._bag import Paths
-from ._plan import Task, planned, read, schema
+from ._options import AnyPath
+from ._plan import Migration, Task, plan_migration, planned, read, schema
 
 
 def _frame(task: Task) -> Any:
@@ -30,3 +31,10 @@ def delayed(paths: Paths, topics: str | Sequence[str] = (), fields: Sequence[str
     from dask.delayed import delayed
 
     return [delayed(read)(task) for task in planned(paths, topics, fields, time, **options)]
+
+
+def migrate(bags: Paths, output: AnyPath, **options: Any) -> list[Any]:
+    """The migrations of the bags that need it as ``dask.delayed`` reports, after all were looked at; see :func:`holdall.plan_migration`."""
+    from dask.delayed import delayed
+
+    return [delayed(Migration.run)(each) for each in plan_migration(bags, output, **options)]

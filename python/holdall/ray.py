@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import ray
 from ray.data import Dataset, Datasource, read_datasource
 from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
 
 from ._bag import Paths
-from ._plan import Task, batches, plan, planned, schema
+from ._options import AnyPath
+from ._plan import Migration, Task, batches, plan, plan_migration, planned, schema
 
 # Decoded rows beside the bytes of compressed chunks; Ray corrects it by what tasks return.
 _IN_MEMORY_FACTOR = 3
@@ -80,3 +82,12 @@ def read_bags(
     ``ray.data.read_datasource``. A task whose worker dies is read again by another one.
     """
     return read_datasource(BagDatasource(paths, topics, fields, time, **options), **(ray_options or {}))
+
+
+def migrate(bags: Paths, output: AnyPath, *, ray_options: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
+    """Migrates the bags that need it, each in a task, after all were looked at; their reports. See :func:`holdall.plan_migration`.
+
+    ``ray_options`` are passed to ``ray.remote``. A task whose worker dies is done again by another one.
+    """
+    run = ray.remote(**{"num_cpus": 1, **(ray_options or {})})(Migration.run)
+    return ray.get([run.remote(each) for each in plan_migration(bags, output, **options)])

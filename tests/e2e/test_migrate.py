@@ -420,6 +420,11 @@ def test_of_a_folder_the_bags_that_need_it_are_migrated(world):
     for place, name in {"one": "sensor_msgs/msg/Range", "lab/two": "sensor_msgs/msg/Range", "lab/same": "sensor_msgs/msg/Imu"}.items():
         of[place] = [message_of(before, rng, name) for _ in range(4)]
         write(fleet / place, before, {"/t": (name, of[place])})
+    listed = done(world, "migrate", fleet, "-o", new, "--distro", "kilted", "--dry-run", "--json").stdout.splitlines()
+    outputs = {each["bag"]: each["output"] for each in map(json.loads, listed)}
+    assert outputs == {str(fleet / place): str(new / place) for place in ("one", "lab/two")} and not new.exists()
+    one = done(world, "migrate", fleet / "one", "-o", new, "--distro", "kilted", "--dry-run")
+    assert one.stdout == f"{fleet}/one would become {new}\n"
     ran = done(world, "migrate", fleet, "-o", new, "--distro", "kilted")
     assert ran.stdout.splitlines()[-1] == "2 of 3 bags migrated; 1 without other definitions", ran.stdout
     assert sorted(str(path.parent.relative_to(new)) for path in new.rglob("metadata.yaml")) == ["lab/two", "one"]
@@ -440,6 +445,11 @@ def test_of_a_folder_the_bags_that_need_it_are_migrated(world):
     assert not other.exists()
     draft = done(world, "migrate", fleet, "--draft-rules", *target).stdout
     assert "type: vision_msgs/msg/Detection2D" in draft, draft
+    # Two bags of one name keep what is different in their paths.
+    write(fleet / "lab" / "one", before, {"/t": ("sensor_msgs/msg/Range", of["one"])})
+    named = [fleet / "one", fleet / "lab" / "one"]
+    ran = done(world, "migrate", *named, "-o", world.folder / "both", "--distro", "kilted", "--dry-run")
+    assert sorted(ran.stdout.splitlines(), reverse=True) == [f"{each} would become {world.folder / 'both' / each.relative_to(fleet)}" for each in named], ran.stdout
     # Bags that are named, without the one that cannot be.
     ran = done(world, "migrate", fleet / "one", fleet / "lab" / "same", "-o", other, *target, "--json")
     assert [json.loads(line)["path"] for line in ran.stdout.splitlines()] == [str(other / "one")], ran.stdout

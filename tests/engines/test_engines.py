@@ -88,6 +88,74 @@ def test_dask_reads_all_with_a_worker_killed_in_the_middle(bags, tmp_path):
     assert 0 < first.num_rows < len(expected)
 
 
+@pytest.fixture
+def old_fleet(tmp_path):
+    """A catalog of bags with a definition of Humble, of which two have one name, and a bag that needs nothing."""
+    definition = "std_msgs/Header header\nuint8 ULTRASOUND=0\nuint8 INFRARED=1\nuint8 radiation_type\nfloat32 field_of_view\nfloat32 min_range\nfloat32 max_range\nfloat32 range"
+    for place in ("a/run", "b/run", "b/other"):
+        (tmp_path / "fleet" / place).parent.mkdir(parents=True, exist_ok=True)
+        with holdall.create(tmp_path / "fleet" / place) as out:
+            out.define("sensor_msgs/msg/Range", definition)
+            for number in range(COUNT):
+                out.write("/range", "sensor_msgs/msg/Range", {"range": float(number)}, time=START + number * MS)
+    with holdall.create(tmp_path / "fleet/b/same") as out:
+        out.write("/range", "sensor_msgs/msg/Range", {"range": 1.0}, time=START)
+    assert holdall.catalog(tmp_path / "fleet", tmp_path / "catalog")["bags"] == 4
+    return tmp_path
+
+
+def assert_migrated(folder):
+    new = sorted(str(path.parent.relative_to(folder / "new")) for path in (folder / "new").rglob("metadata.yaml"))
+    assert new == ["a/run", "b/other", "b/run"]
+    for place in new:
+        topic = holdall.open(folder / "new" / place)["/range"]
+        assert topic.to_numpy("range").tolist() == [float(number) for number in range(COUNT)]
+        assert not topic.to_numpy("variance").any()
+
+
+def dying_once(marker):
+    """A migration whose process is killed the first time, after the bag was written."""
+
+    def run(migration):
+        done = migration.run()
+        if migration.bag.endswith("other"):
+            die_once(marker)
+        return done
+
+    return run
+
+
+def test_ray_migrates_a_catalog_and_a_worker_that_dies_after_its_work_loses_nothing(old_fleet):
+    ray = pytest.importorskip("ray")
+    import holdall.ray
+
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False, _node_ip_address="127.0.0.1")
+    try:
+        marker = str(old_fleet / "died")
+        reports = holdall.ray.migrate(old_fleet / "catalog", old_fleet / "new", distro="kilted", rules="ros2")
+        assert [report["message_count"] for report in reports] == [COUNT] * 3
+        again = ray.remote(dying_once(marker))
+        plan = [holdall.Migration(str(old_fleet / "fleet/b/other"), str(old_fleet / "again"), (("distro", "kilted"),))]
+        assert ray.get([again.remote(each) for each in plan])[0]["already_migrated"] and os.path.exists(marker)
+    finally:
+        ray.shutdown()
+    assert_migrated(old_fleet)
+
+
+def test_dask_migrates_a_catalog_and_refuses_before_anything_is_written(old_fleet):
+    distributed = pytest.importorskip("distributed")
+    import dask
+    import holdall.dask
+
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster:
+        with distributed.Client(cluster):
+            reports = dask.compute(*holdall.dask.migrate(old_fleet / "catalog", old_fleet / "new", distro="kilted"))
+    assert [report["message_count"] for report in reports] == [COUNT] * 3
+    assert_migrated(old_fleet)
+    with pytest.raises(holdall.ProgramError, match="3 of 4 bags cannot be migrated"):
+        holdall.dask.migrate(old_fleet / "catalog", old_fleet / "new", distro="kilted")
+
+
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
 def test_spark_reads_all(bags):
     sql = pytest.importorskip("pyspark.sql")

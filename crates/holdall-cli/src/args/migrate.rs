@@ -66,8 +66,12 @@ pub struct MigrateArguments {
     pub target: TargetArguments,
 
     /// Write rules to begin with to standard output, and no bag
-    #[arg(long, conflicts_with = "output")]
+    #[arg(long, conflicts_with_all = ["output", "dry_run"])]
     pub draft_rules: bool,
+
+    /// Look at the bags as ever, print those that need it with their outputs, and write none
+    #[arg(long)]
+    pub dry_run: bool,
 
     /// Storage of the output [default: that of the bag]
     #[arg(short = 's', long, value_name = "ID", value_parser = Known::storages(), hide_possible_values = true)]

@@ -42,7 +42,7 @@ pub fn run(args: &MigrateArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let new = target(&args.target)?;
     let named = input::resolve(&args.bags)?;
-    let many = several::of(&named)?;
+    let many = several::of(&named, args.dry_run)?;
     let paths = many.as_ref().map_or(named.paths.as_slice(), Several::paths);
     let Some(directory) = &args.output else {
         return write_draft(open(paths, &args.target)?, &new);

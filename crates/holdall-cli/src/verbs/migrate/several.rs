@@ -27,11 +27,11 @@ pub(super) struct Several {
     names: Vec<PathBuf>,
 }
 
-/// The bags, if the command line names more than one.
+/// The bags, if the command line names more than one, or if one is `enough`.
 ///
 /// # Errors
 /// A folder that cannot be searched, or two bags whose outputs would have one name.
-pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
+pub(super) fn of(named: &Named, enough: bool) -> Result<Option<Several>, Failure> {
     let paths = &named.paths;
     let found = match bags_below(paths) {
         Ok(found) => found,
@@ -40,29 +40,22 @@ pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
         Err(failure) => return Err(failure),
     };
     let is_one = paths.len() == 1 && found.iter().all(|(root, path)| root == path);
-    if is_one {
+    if is_one && !enough {
         return Ok(None);
     }
     if found.is_empty() {
         return Err(Failure::refused("none of these folders has a bag"));
     }
-    let mut names = Vec::new();
-    for (root, path) in &found {
-        let below = path.strip_prefix(root).unwrap_or(path);
-        let below = match below.as_os_str().is_empty() || below.is_absolute() {
-            true => Path::new(path.file_name().unwrap_or_default()),
-            false => below,
-        };
-        // A file becomes a directory.
-        let is_file = fs::is_file(path);
-        names.push(if is_file {
-            below.with_extension("")
-        } else {
-            below.to_owned()
-        });
+    let mut names: Vec<PathBuf> = match is_one {
+        true => vec![PathBuf::new()],
+        false => found.iter().map(|(root, path)| name(root, path)).collect(),
+    };
+    if doubled(&names).is_some() {
+        // Bags of one name in different folders.
+        let common = common(found.iter().map(|(_, path)| path.as_path()));
+        names = found.iter().map(|(_, path)| name(&common, path)).collect();
     }
-    let mut seen = BTreeSet::new();
-    if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+    if let Some(name) = doubled(&names) {
         return Err(Failure::refused(format!(
             "two bags would be written as {}; migrate them one by one",
             OutsidePath(name)
@@ -70,6 +63,37 @@ pub(super) fn of(named: &Named) -> Result<Option<Several>, Failure> {
     }
     let paths = found.into_iter().map(|(_, path)| path).collect();
     Ok(Some(Several { paths, names }))
+}
+
+/// What the output of a bag is named, below the folder for all.
+fn name(root: &Path, path: &Path) -> PathBuf {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let below = match below.as_os_str().is_empty() || below.is_absolute() {
+        true => Path::new(path.file_name().unwrap_or_default()),
+        false => below,
+    };
+    // A file becomes a directory.
+    match fs::is_file(path) {
+        true => below.with_extension(""),
+        false => below.to_owned(),
+    }
+}
+
+/// A name that two bags have.
+fn doubled(names: &[PathBuf]) -> Option<&PathBuf> {
+    let mut seen = BTreeSet::new();
+    names.iter().find(|name| !seen.insert(*name))
+}
+
+/// The folder that has all of these paths.
+fn common<'a>(mut paths: impl Iterator<Item = &'a Path>) -> PathBuf {
+    let first = paths.next().and_then(Path::parent).unwrap_or(Path::new(""));
+    paths.fold(first.to_owned(), |common, path| {
+        let both = common.components().zip(path.components());
+        both.take_while(|(one, other)| one == other)
+            .map(|(one, _)| one)
+            .collect()
+    })
 }
 
 /// The bags below folders, each with what was named.
@@ -82,6 +106,17 @@ fn bags_below(paths: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
 #[cfg(not(feature = "parquet"))]
 fn bags_below(paths: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
     Ok(paths.iter().map(|path| (path.clone(), path.clone())).collect())
+}
+
+/// Prints what would be migrated, and where to.
+fn list(needed: &[(&PathBuf, PathBuf)], json: bool) -> VerbResult {
+    for (path, place) in needed {
+        output::result(&match json {
+            true => serde_json::json!({"bag": path, "output": place}).to_string(),
+            false => format!("{} would become {}", OutsidePath(path), OutsidePath(place)),
+        })?;
+    }
+    Ok(Outcome::Done)
 }
 
 impl Several {
@@ -101,8 +136,10 @@ impl Several {
         let mut needed = Vec::new();
         let mut refused = 0;
         for (path, name) in self.paths.iter().zip(&self.names) {
-            match self.is_needed(path, &folder.join(name), args, new) {
-                Ok(true) => needed.push((path, folder.join(name))),
+            // Without a separator at its end for the only bag.
+            let place: PathBuf = folder.components().chain(name.components()).collect();
+            match self.is_needed(path, &place, args, new) {
+                Ok(true) => needed.push((path, place)),
                 Ok(false) => {}
                 Err(reason) => {
                     refused += 1;
@@ -115,6 +152,9 @@ impl Several {
                 "nothing was written: {refused} of {} cannot be migrated",
                 plural(self.paths.len() as u64, "bag")
             )));
+        }
+        if args.dry_run {
+            return list(&needed, args.json);
         }
         let (mut outcome, mut written) = (Outcome::Done, 0);
         for (path, place) in &needed {
