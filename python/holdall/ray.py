@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
-import ray
 from ray.data import Dataset, Datasource, read_datasource
 from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
@@ -89,5 +89,7 @@ def migrate(bags: Paths, output: AnyPath, *, ray_options: dict[str, Any] | None 
 
     ``ray_options`` are passed to ``ray.remote``. A task whose worker dies is done again by another one.
     """
+    # Checkers of types take "ray" for this module.
+    ray = import_module("ray")
     run = ray.remote(**{"num_cpus": 1, **(ray_options or {})})(Migration.run)
     return ray.get([run.remote(each) for each in plan_migration(bags, output, **options)])
