@@ -1,13 +1,13 @@
 //! Images, video and point clouds in messages: their pixels, and smaller forms of them. Its users see it through `holdall`.
 #![forbid(unsafe_code)]
 
-pub mod carried;
 pub mod cloud;
 pub mod compressed;
-pub mod elementary;
 pub mod ffmpeg;
 pub mod likeness;
 pub mod mp4;
 pub mod picture_file;
 pub mod pixels;
 pub mod recode;
+
+pub use holdall_model::{carried, elementary};

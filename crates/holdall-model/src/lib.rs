@@ -4,10 +4,12 @@
 
 pub mod alarm;
 pub mod cache;
+pub mod carried;
 pub mod cdr;
 pub mod contract;
 pub mod diagnostic;
 pub mod dynamic;
+pub mod elementary;
 pub mod episode;
 pub mod file_class;
 pub mod interface;

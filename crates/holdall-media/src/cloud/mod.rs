@@ -9,7 +9,7 @@ use holdall_model::cdr::{CdrError, CdrReader, CdrWriter};
 /// Clouds as points.
 pub const CLOUD: &str = "sensor_msgs/msg/PointCloud2";
 /// Clouds in a smaller form.
-pub const COMPRESSED_CLOUD: &str = "point_cloud_interfaces/msg/CompressedPointCloud2";
+pub use crate::carried::COMPRESSED_CLOUD;
 
 /// Fields of a point.
 const FIELDS_MAX: usize = 256;

@@ -1,8 +1,8 @@
 //! The messages that carry images, read and written as CDR.
 
-use crate::cloud::COMPRESSED_CLOUD;
-use holdall_model::{
+use crate::{
     cdr::{CdrError, CdrReader, CdrWriter},
+    elementary::{Codec, Unit},
     interface::{Definition, InterfaceSource, SourceFormat, bundle::Bundle},
     topic::MessageDefinition,
 };
@@ -16,6 +16,9 @@ pub const COMPRESSED_VIDEO: &str = "foxglove_msgs/msg/CompressedVideo";
 
 /// Images as packets of the package `ffmpeg_image_transport`.
 pub const FFMPEG_PACKET: &str = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket";
+
+/// Point clouds in a smaller form.
+pub const COMPRESSED_CLOUD: &str = "point_cloud_interfaces/msg/CompressedPointCloud2";
 
 /// Definitions of types that ROS 2's own packages do not have.
 const OTHERS: [(&str, &str); 3] = [
@@ -62,7 +65,11 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    pub(crate) fn read(reader: &mut CdrReader<'a>) -> Result<Self, CdrError> {
+    /// Reads the first fields of a message.
+    ///
+    /// # Errors
+    /// A payload that is cut off.
+    pub fn read(reader: &mut CdrReader<'a>) -> Result<Self, CdrError> {
         Ok(Self {
             sec: reader.u32()?,
             nanosec: reader.u32()?,
@@ -70,7 +77,8 @@ impl<'a> Head<'a> {
         })
     }
 
-    pub(crate) fn write(&self, writer: &mut CdrWriter) {
+    /// Writes the first fields of a message.
+    pub fn write(&self, writer: &mut CdrWriter) {
         writer.u32(self.sec);
         writer.u32(self.nanosec);
         writer.text(self.frame_id);
@@ -201,6 +209,21 @@ impl<'a> Coded<'a> {
         put_data(&mut writer, self.data);
         writer.finish()
     }
+}
+
+/// Whether messages of a type may be pictures of a video.
+pub fn may_be_video(type_name: &str) -> bool {
+    [COMPRESSED_VIDEO, FFMPEG_PACKET, COMPRESSED_IMAGE].contains(&type_name)
+}
+
+/// What a message has of a video, with its data; `None` for one that is not part of a video that can be decoded here.
+pub fn video_unit<'a>(type_name: &str, payload: &'a [u8]) -> Option<(Unit, &'a [u8])> {
+    if !may_be_video(type_name) {
+        return None;
+    }
+    let coded = Coded::read(type_name, payload).ok()?;
+    let unit = Unit::read(Codec::named(coded.format)?, coded.data).ok()?;
+    Some((unit, coded.data))
 }
 
 #[cfg(test)]
