@@ -1,10 +1,15 @@
 //! What was done to the messages of a topic that got a smaller form, or their first one again: the bag keeps it, so that it says what was
 //! changed in it.
 
+mod keys;
 pub mod live;
 
+pub use keys::KeyTimes;
+
 use crate::{
+    carried::video_unit,
     text::{Outside, one_line},
+    time::Timestamp,
     units::counted,
 };
 use serde::{Deserialize, Serialize};
@@ -87,6 +92,9 @@ pub struct Recoding {
     /// What the images were; `None` for other messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageForm>,
+    /// Of video: when its key frames were logged.
+    #[serde(default, skip_serializing_if = "KeyTimes::is_empty")]
+    pub keys: KeyTimes,
     /// Number of messages that have the new form.
     pub messages: u64,
     /// Their bytes before.
@@ -113,6 +121,13 @@ pub struct Recoding {
 const REASONS_MAX: usize = 20;
 
 impl Recoding {
+    /// Lists a message in its new form, if it is a key frame of video.
+    pub fn note_key(&mut self, payload: &[u8], log_time: Timestamp) {
+        if video_unit(&self.into, payload).is_some_and(|(unit, _)| unit.is_key) {
+            self.keys.add(log_time);
+        }
+    }
+
     /// Counts a message that keeps its form.
     pub fn keep(&mut self, reason: &str) {
         self.kept += 1;

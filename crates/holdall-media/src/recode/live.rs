@@ -234,6 +234,7 @@ impl Topic {
             bytes_after: self.account.bytes_after,
             kept: self.account.kept,
             reasons: std::mem::take(&mut self.account.reasons),
+            keys: std::mem::take(&mut self.account.keys),
             ..about
         };
         let begin = self.ready.len();
@@ -274,6 +275,7 @@ impl Topic {
         self.account.messages += 1;
         self.account.bytes_before += message.bytes as u64;
         self.account.bytes_after += payload.len() as u64;
+        self.account.note_key(payload, message.entry.log_time);
         let payload = Box::<[u8]>::from(&payload[..]);
         self.put(message, Box::new(payload), Some(into));
     }

@@ -175,6 +175,7 @@ impl Stream {
                 self.account.messages += 1;
                 self.account.bytes_before += message.payload.len() as u64;
                 self.account.bytes_after += payload.len() as u64;
+                self.account.note_key(&payload, message.log_time);
                 Some(payload)
             }
             Err(reason) => {
