@@ -15,6 +15,7 @@ use holdall_media::{
     ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
 };
 use holdall_model::{dynamic::TypePlan, time::Timestamp};
+use holdall_tools::tools::listed_key;
 use serde_json::json;
 use std::{
     io::{BufReader, Write},
@@ -28,7 +29,7 @@ use std::{
 const RUN_BYTES_MAX: usize = 96 << 20;
 const RUN_UNITS_MAX: usize = 3000;
 
-/// Spans in which a key frame is looked for, each of them up to the picture.
+/// Spans in which a key frame is looked for where the bag lists none, each of them up to the picture.
 const SPANS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(5),
@@ -298,10 +299,11 @@ impl Search<'_> {
 
     fn back_from(&self, place: Place, is_quick: bool) -> Result<(Place, Video), String> {
         let (mut video, mut at) = (self.start.clone(), place);
-        for span in SPANS {
-            let from = place.time.as_nanos().saturating_sub(span.as_nanos() as i64);
-            let until = place.time.saturating_add(Duration::from_nanos(1));
-            let filter = self.filter(Some(Timestamp::from_nanos(from)), Some(until));
+        let until = place.time.saturating_add(Duration::from_nanos(1));
+        let spans = SPANS.map(|span| place.time.as_nanos().saturating_sub(span.as_nanos() as i64));
+        let listed = listed_key(self.bags, self.topic, place.time);
+        for from in listed.into_iter().chain(spans.map(Timestamp::from_nanos)) {
+            let filter = self.filter(Some(from), Some(until));
             video = self.start.clone();
             let mut last = Place::default();
             for message in self.bags.messages(&filter) {

@@ -1,6 +1,10 @@
-//! The latched messages that were valid where a file of a tool's output begins: it repeats them, marked, as its first messages.
+//! What was valid where a file of a tool's output begins, latched messages and the pictures that video needs: it repeats them, marked, as its first messages.
 
-use super::{ToolError, choice::Chooser};
+use super::{
+    ToolError,
+    choice::Chooser,
+    pictures::{RUN_BYTES_MAX, Video, video_topics},
+};
 use crate::tools::Choice;
 use holdall_bag::{
     reader::{BagMessage, BagSet, LatestWanted, MessageFilter, PublisherChoice},
@@ -43,27 +47,36 @@ const HEAD_BLOCKS: BlockPoolOptions = BlockPoolOptions {
     huge_pages: false,
 };
 
-/// The latched topics of the inputs, and their state at each time.
+/// The latched topics of the inputs and those of video, and their state at each time.
 pub(super) struct InputState<'a> {
     set: &'a BagSet,
     wanted: LatestWanted,
+    video: Vec<TopicInfo>,
+    of_video: MessageFilter,
     publishers: Option<PublisherChoice>,
 }
 
 impl<'a> InputState<'a> {
-    /// The state of the selected topics; `None` if none of them is latched. A topic whose messages are selected by their fields has no state: its
-    /// last message may be an unwanted one.
-    pub fn of(set: &'a BagSet, choice: &Choice, chooser: &Chooser) -> Option<Self> {
+    /// The state of the selected topics; `None` if none of them is latched or video. A topic whose messages are selected by their fields has no
+    /// state: its last message may be an unwanted one.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn of(set: &'a BagSet, choice: &Choice, chooser: &Chooser) -> Result<Option<Self>, ToolError> {
         let asked: BTreeSet<&str> = choice
             .questions
             .iter()
             .map(|question| question.topic.as_str())
             .collect();
+        let is_taken = |topic: &TopicInfo| {
+            chooser.takes_topic(&topic.name, &topic.type_name) && !asked.contains(topic.name.as_str())
+        };
+        let (video, of_video) = video_topics(set, &is_taken, chooser.publishers())?;
         let is_latched = |topic: &TopicInfo| {
             let mut offers = topic.offered_qos_profiles.iter();
             offers.any(|offer| offer.durability == Durability::TransientLocal)
-                && chooser.takes_topic(&topic.name, &topic.type_name)
-                && !asked.contains(topic.name.as_str())
+                && is_taken(topic)
+                && !video.iter().any(|one| one.name == topic.name)
         };
         let topics = set.topics().into_iter().filter(is_latched);
         let wanted: LatestWanted = topics
@@ -72,11 +85,19 @@ impl<'a> InputState<'a> {
                 (topic.name, depth)
             })
             .collect();
-        (!wanted.is_empty()).then(|| Self {
+        Ok((!wanted.is_empty() || !video.is_empty()).then(|| Self {
             set,
             wanted,
+            video,
+            of_video,
             publishers: chooser.publishers().cloned(),
-        })
+        }))
+    }
+
+    /// Whether a topic is video: its pictures need those from the key frame before on.
+    pub fn is_video(&self, topic: &TopicInfo) -> bool {
+        let is_it = |one: &TopicInfo| (&one.name, &one.type_name) == (&topic.name, &topic.type_name);
+        self.video.iter().any(is_it)
     }
 
     /// How many messages of a channel make up its state; `None` for a topic that is not latched.
@@ -85,7 +106,7 @@ impl<'a> InputState<'a> {
         Some(if topic.publisher.is_some() { 1 } else { depth })
     }
 
-    /// The last messages before `time`, oldest first.
+    /// The last messages before `time`, oldest first, after the pictures that video needs.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -102,7 +123,12 @@ impl<'a> InputState<'a> {
             }
         }
         last.reverse();
-        Ok(last)
+        let mut needed = Vec::new();
+        for topic in &self.video {
+            needed.extend(Video::new(self.set, topic, &self.of_video).needed_at(time)?);
+        }
+        needed.extend(last);
+        Ok(needed)
     }
 
     /// About how many bytes of payloads a file repeats: as many as at the end.
@@ -140,6 +166,8 @@ impl<'a> InputState<'a> {
 pub(super) struct OutputState {
     /// By topic and identifier of the publisher.
     kept: BTreeMap<(u32, Option<String>), VecDeque<LatchedMessage>>,
+    /// Pictures of video from the last key frame on, in the same way.
+    pictures: BTreeMap<(u32, Option<String>), Vec<LatchedMessage>>,
     count: u64,
 }
 
@@ -164,9 +192,30 @@ impl OutputState {
         }
     }
 
-    /// Kept messages, oldest first.
+    /// Keeps a picture, and those before it that it needs.
+    pub fn keep_picture(&mut self, mut message: LatchedMessage, is_key: bool) {
+        message.origin.id = self.count;
+        self.count += 1;
+        let gid = message.publisher.as_ref().map(|publisher| publisher.gid.clone());
+        let run = self.pictures.entry((message.topic.0, gid)).or_default();
+        let bytes: usize = run.iter().map(|picture| picture.payload.len()).sum();
+        if is_key || bytes + message.payload.len() > RUN_BYTES_MAX {
+            run.clear();
+        }
+        if is_key || !run.is_empty() {
+            run.push(message);
+        }
+    }
+
+    /// A key frame comes next: it needs nothing.
+    pub fn end_run(&mut self, topic: BagTopic, publisher: Option<&str>) {
+        self.pictures.remove(&(topic.0, publisher.map(str::to_owned)));
+    }
+
+    /// Kept messages, oldest first, after the pictures of video: where not all fit into a file, the first ones are left out.
     fn messages(&self) -> Vec<LatchedMessage> {
-        let mut messages: Vec<LatchedMessage> = Vec::new();
+        let mut messages: Vec<LatchedMessage> = self.pictures.values().flatten().cloned().collect();
+        let pictures = messages.len();
         let mut topics: BTreeMap<u32, Vec<&VecDeque<LatchedMessage>>> = BTreeMap::new();
         for ((topic, _), kept) in &self.kept {
             topics.entry(*topic).or_default().push(kept);
@@ -176,7 +225,7 @@ impl OutputState {
             let last = publishers.into_iter().take(PUBLISHERS_MAX);
             messages.extend(last.flatten().cloned());
         }
-        messages.sort_by_key(|message| message.origin.id);
+        messages[pictures..].sort_by_key(|message| message.origin.id);
         messages
     }
 }
@@ -193,8 +242,8 @@ pub(super) struct Heads<'a> {
     /// First and last log time of each output file.
     ranges: Vec<(Option<Timestamp>, Option<Timestamp>)>,
     definitions: HashMap<String, MessageDefinition>,
-    /// Numbers of the messages that were repeated: topic, type, publisher, log time, sequence number.
-    ids: HashMap<(String, String, Option<String>, Timestamp, u32), u64>,
+    /// Numbers of the messages that were repeated: topic, type, publisher, log and publish time, sequence number.
+    ids: HashMap<(String, String, Option<String>, [Timestamp; 2], u32), u64>,
 }
 
 /// Messages that one file repeats.
@@ -291,7 +340,7 @@ impl<'a> Heads<'a> {
                 topic.name.clone(),
                 topic.type_name.clone(),
                 publisher.clone(),
-                message.log_time,
+                [message.log_time, message.publish_time],
                 message.sequence,
             );
             let next = self.ids.len() as u64;

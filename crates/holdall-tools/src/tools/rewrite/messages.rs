@@ -7,6 +7,7 @@ use crate::tools::{
     choice::Chooser,
     latched::{InputState, OutputState},
     left_out::Damage,
+    pictures::unit_of,
     recode::Recode,
     relabel::Relabel,
     unreadable::unreadable_by_topic,
@@ -89,6 +90,8 @@ struct Packed {
     log_time: Timestamp,
     publish_time: Timestamp,
     sequence: u32,
+    /// Whether a picture of video is a key frame; `None` for other messages.
+    is_key: Option<bool>,
 }
 
 impl<'a> Rewrite<'a> {
@@ -349,20 +352,29 @@ impl<'a> Rewrite<'a> {
                 log_time: message.log_time,
                 publish_time: message.publish_time,
                 sequence: message.sequence,
+                is_key: self.is_key(&message),
             };
             self.keep_latched(&about, &payload, None);
         }
         Ok(())
     }
 
-    /// Keeps a message for the beginnings of the next files, if it is latched. `file`: the number of the file that has it.
+    /// Whether a picture of video is a key frame; `None` for other messages, and where files repeat nothing.
+    fn is_key(&self, message: &BagMessage) -> Option<bool> {
+        let (inputs, _) = self.latched.as_ref()?;
+        let unit = inputs.is_video(&message.topic).then(|| unit_of(message))?;
+        Some(unit.is_some_and(|unit| unit.is_key))
+    }
+
+    /// Keeps a message for the beginnings of the next files, if it is latched or part of a video. `file`: the number of the file that has it.
     fn keep_latched(&self, about: &Packed, payload: &[u8], file: Option<u32>) {
         let Some((inputs, outputs)) = &self.latched else {
             return;
         };
-        let Some(depth) = inputs.depth(&about.topic) else {
+        let depth = inputs.depth(&about.topic);
+        if depth.is_none() && about.is_key.is_none() {
             return;
-        };
+        }
         let message = LatchedMessage {
             topic: about.target.0,
             publisher: about.topic.publisher.as_deref().cloned(),
@@ -372,7 +384,11 @@ impl<'a> Rewrite<'a> {
             is_packed: self.packing.is_some() && file.is_some(),
             origin: RepeatedMessage { id: 0, file },
         };
-        lock(outputs).keep(message, depth);
+        match (about.is_key, depth) {
+            (Some(is_key), _) => lock(outputs).keep_picture(message, is_key),
+            (None, Some(depth)) => lock(outputs).keep(message, depth),
+            (None, None) => {}
+        }
     }
 
     fn message(&mut self, message: &BagMessage) -> Result<(), ToolError> {
@@ -394,6 +410,7 @@ impl<'a> Rewrite<'a> {
             log_time: message.log_time,
             publish_time: message.publish_time,
             sequence: message.sequence,
+            is_key: self.is_key(message),
         };
         while self.packing.as_ref().is_some_and(PayloadPacking::is_full) {
             self.write_packed()?;
@@ -431,6 +448,14 @@ impl<'a> Rewrite<'a> {
             self.bag.split()?;
         }
         let (topic, publisher) = about.target;
+        if let Some((_, outputs)) = self.latched.as_ref().filter(|_| about.is_key == Some(true)) {
+            let gid = about
+                .topic
+                .publisher
+                .as_ref()
+                .map(|publisher| publisher.gid.as_str());
+            lock(outputs).end_run(topic, gid);
+        }
         self.bag.write_of(
             topic,
             publisher,

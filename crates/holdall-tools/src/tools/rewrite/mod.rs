@@ -176,7 +176,7 @@ pub fn run_recoded(
     let is_whole = start.is_none() && !is_bounded && job.output.split.is_none();
     let repeats = job.output.latched == LatchedMode::Repeat && !is_whole;
     let state = || InputState::of(&set, &job.choice, &asked);
-    let latched = repeats.then(state).flatten();
+    let latched = if repeats { state()? } else { None };
     let plan = Plan {
         bags: set.bags(),
         chooser: &chooser,
