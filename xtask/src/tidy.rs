@@ -61,7 +61,13 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 19] = [
     ),
     (
         "holdall-media",
-        &["holdall-model", "holdall-io", "holdall-bag", "holdall-tools"],
+        &[
+            "holdall-model",
+            "holdall-io",
+            "holdall-bag",
+            "holdall-play",
+            "holdall-tools",
+        ],
     ),
     (
         "holdall-serve",

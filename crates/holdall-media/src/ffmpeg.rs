@@ -11,7 +11,7 @@ use holdall_io::{
 };
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::{
-    io::{self, BufRead, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
@@ -407,6 +407,56 @@ pub fn decode(codec: Codec, stream: Vec<u8>, wanted: usize, bytes_max: usize) ->
     match pictures.len() {
         found if found == wanted => Ok(pictures),
         found => Err(format!("ffmpeg decoded {found} pictures of {wanted}")),
+    }
+}
+
+/// Decodes as [`decode`], picture by picture while it runs: a few of them are in memory. `each` returns false when it needs no more.
+///
+/// # Errors
+/// One clause, after the pictures that were decoded: `ffmpeg` is not installed, what it reports, or it does nothing.
+pub fn decode_each(
+    codec: Codec,
+    stream: Vec<u8>,
+    each: &mut dyn FnMut(&Pixels) -> bool,
+) -> Result<(), String> {
+    let said = |error: FfmpegError| error.to_string();
+    // After what is damaged, pictures could be taken for others.
+    let flags: [&[&str]; 2] = [&["-threads", "2", "-xerror"], &[]];
+    let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", flags);
+    let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::piped()).map_err(said)?;
+    ffmpeg.limit();
+    let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
+        return Err("ffmpeg has no pipe".to_owned());
+    };
+    let (made, pictures) = mpsc::sync_channel(1);
+    let feed = move || drop(input.write_all(&stream));
+    let read = move || {
+        let mut output = BufReader::with_capacity(READ_BYTES, output);
+        loop {
+            let picture = next_picture(&mut output);
+            let is_last = !matches!(picture, Ok(Some(_)));
+            if made.send(picture).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    let name = |what: &str| thread::Builder::new().name(format!("ffmpeg-{what}"));
+    let started = name("input").spawn(feed).and_then(|_| name("output").spawn(read));
+    started.map_err(|error| format!("no thread can be started: {error}"))?;
+    loop {
+        match pictures.recv_timeout(STALL) {
+            Ok(Ok(Some(picture))) if each(&picture) => {}
+            // Dropped, ffmpeg is ended, and both threads with it.
+            Ok(Ok(Some(_))) => return Ok(()),
+            Ok(Ok(None)) => return ffmpeg.finish().map(drop).map_err(said),
+            Ok(Err(error)) => return Err(format!("ffmpeg: {error}")),
+            Err(_) => {
+                return Err(format!(
+                    "ffmpeg did nothing for {} s and was ended",
+                    STALL.as_secs()
+                ));
+            }
+        }
     }
 }
 

@@ -64,6 +64,9 @@ pub enum PlayError {
     /// Rules of a migration that do not fit the types, or what needs one.
     #[error(transparent)]
     Rules(#[from] holdall_model::dynamic::migrate::RuleError),
+    /// Video or clouds that are to be decoded and cannot be.
+    #[error("{0}")]
+    Decoding(String),
     /// The transport refused.
     #[error(transparent)]
     Transport(#[from] TransportError),

@@ -182,6 +182,8 @@ pub struct PlayOptions {
     pub lockstep: Lockstep,
     /// Definitions that messages get instead of their own.
     pub migration: Option<PlayMigration>,
+    /// Video and compressed clouds are played as what they were made from.
+    pub decoding: Option<super::first_form::Decoding>,
 }
 
 impl PlayOptions {
@@ -235,6 +237,7 @@ impl Default for PlayOptions {
             pace: Pace::Time,
             lockstep: Lockstep::default(),
             migration: None,
+            decoding: None,
         }
     }
 }

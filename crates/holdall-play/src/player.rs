@@ -6,6 +6,7 @@ use super::{
     discovery::Discovery,
     error::PlayError,
     files::FileLog,
+    first_form::first_forms,
     neighbours::Neighbours,
     options::{ClockSource, PlayMigration, PlayOptions},
     playback::{Gaps, Next, Playback, PlaybackParts, Played},
@@ -64,6 +65,8 @@ impl Player {
         for topic in &mut topics {
             migrations.relabel(topic);
         }
+        let mut notices = bags.notices();
+        let forms = first_forms(&mut topics, &bags, (&options, &choice), &mut notices)?;
         if let Some(publishers) = &publishers {
             topics.retain(|topic| publishers.takes_topic(&topic.name));
         }
@@ -100,7 +103,6 @@ impl Player {
             publications.published_names().chain(clock_name),
             publications.published_types(),
         );
-        let mut notices = bags.notices();
         notices.extend(migrations.notices.iter().cloned());
         if (options.requests.services || options.requests.actions) && publications.requests().next().is_none()
         {
@@ -128,6 +130,7 @@ impl Player {
                     publishers,
                     files: Arc::clone(&files),
                     migrations,
+                    forms,
                 },
                 &publications,
                 &range,

@@ -3,6 +3,7 @@
 use super::{
     error::PlayError,
     files::FileLog,
+    first_form::{FirstForms, restored_alone},
     options::PlayOptions,
     publications::Publications,
     range::PlayRange,
@@ -29,6 +30,8 @@ pub(super) struct StreamSource {
     pub files: Arc<FileLog>,
     /// New definitions of messages.
     pub migrations: Migrations,
+    /// The first forms of messages.
+    pub forms: Option<Arc<dyn FirstForms>>,
 }
 
 /// Finds the publication of a message.
@@ -71,13 +74,29 @@ impl PublicationIndex {
         entries.iter().find(is_its).map(|entry| entry.publication)
     }
 
-    /// Finds the publisher of a message.
+    /// Finds the publisher of a message; `restore` gives it its first form, where it has another.
     fn play_message(
         &self,
         message: BagMessage,
-        migrations: &Migrations,
+        source: &StreamSource,
+        restore: impl FnOnce(&dyn FirstForms, &BagMessage) -> Result<Bytes, String>,
     ) -> Option<Result<PlayMessage, String>> {
         let (topic, mut migrated) = (&message.topic, Vec::new());
+        let form = source
+            .forms
+            .as_deref()
+            .and_then(|forms| Some((forms, forms.form(topic)?)));
+        if let Some((forms, form)) = form {
+            let publication = self.find(topic, &form.type_name)?;
+            let restored = restore(forms, &message).map(|payload| PlayMessage {
+                stamp: message.stamp,
+                publication,
+                payload,
+                latched: false,
+            });
+            return Some(restored.map_err(|reason| format!("{}: {reason}", topic.name)));
+        }
+        let migrations = &source.migrations;
         let new = match migrations.apply(topic, &message.payload, &mut migrated) {
             Ok(new) => new,
             Err(reason) => return Some(Err(format!("{}: {reason}", topic.name))),
@@ -133,8 +152,12 @@ pub(super) fn open_stream(
         };
         let messages = source.bags.messages_noting_files(&filter, &opened);
         let source = Arc::clone(&source);
+        let mut restoring = source.forms.as_ref().map(|forms| forms.begin(&filter));
         let playable = messages.filter_map(move |message| match message {
-            Ok(message) => index.play_message(message, &source.migrations),
+            Ok(message) => index.play_message(message, &source, |forms, message| match &mut restoring {
+                Some(restoring) => restoring.restore(message),
+                None => restored_alone(forms, message),
+            }),
             Err(error) => Some(Err(error.to_string())),
         });
         Box::new(state.into_iter().map(Ok).chain(playable)) as MessageStream
@@ -161,7 +184,7 @@ fn latched_state(
     let playable = found
         .into_iter()
         .filter(is_before)
-        .filter_map(|message| index.play_message(message, &source.migrations));
+        .filter_map(|message| index.play_message(message, source, restored_alone));
     playable
         .filter_map(|message| {
             message

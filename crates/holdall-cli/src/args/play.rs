@@ -106,6 +106,10 @@ pub struct PlayArguments {
     #[arg(long = "old-definitions", value_name = "FOLDER|NAME", requires = "migrate", action = clap::ArgAction::Append, help_heading = "What to play")]
     pub from: Vec<PathBuf>,
 
+    /// Publish video and compressed clouds as the images and clouds that they were made from; video needs the program ffmpeg
+    #[arg(long, help_heading = "What to play")]
+    pub decode_video: bool,
+
     /// Play these topics only
     #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to play")]
     pub topics: Vec<String>,

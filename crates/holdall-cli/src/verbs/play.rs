@@ -140,6 +140,7 @@ pub(super) fn options(args: &PlayArguments) -> Result<PlayOptions, Failure> {
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let mut options = resolve::play::resolve(args, &surroundings).map_err(Failure::refused)?;
     options.migration = migrate::of_playback(args)?;
+    options.decoding = args.decode_video.then(holdall::recode::playing);
     Ok(options)
 }
 

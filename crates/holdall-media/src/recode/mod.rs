@@ -4,11 +4,13 @@ mod cloud;
 mod depth;
 mod image;
 mod live;
+mod playing;
 mod rule;
 mod verify;
 mod video;
 
 pub use live::live;
+pub use playing::playing;
 pub use rule::{Carrier, CloudOptions, How, Rule};
 pub use verify::{VerifyError, verify};
 pub use video::VideoOptions;
@@ -57,6 +59,8 @@ struct Key {
     publish_time: Timestamp,
     sequence: u32,
     bytes: usize,
+    /// What orders it.
+    stamp: Timestamp,
 }
 
 impl Key {
@@ -66,6 +70,7 @@ impl Key {
             publish_time: message.publish_time,
             sequence: message.sequence,
             bytes: message.payload.len(),
+            stamp: message.stamp,
         }
     }
 }
@@ -108,7 +113,17 @@ impl Stream {
         into: &'static str,
         make: impl FnOnce() -> Box<dyn Coder> + Send + 'static,
     ) -> Result<Self, ToolError> {
-        let filter = of_topic(&topic.name);
+        Self::start_with(inputs, topic, of_topic(&topic.name), into, make)
+    }
+
+    /// As [`Stream::start`], for the messages of a filter.
+    fn start_with(
+        inputs: &BagSet,
+        topic: &TopicInfo,
+        filter: MessageFilter,
+        into: &'static str,
+        make: impl FnOnce() -> Box<dyn Coder> + Send + 'static,
+    ) -> Result<Self, ToolError> {
         let (to, made) = mpsc::sync_channel(READY_MAX);
         let (inputs, type_name) = (inputs.clone(), topic.type_name.clone());
         let run = move || {
@@ -159,7 +174,7 @@ impl Stream {
             match next {
                 Some((found, made)) if found == key => return made,
                 // One that the copy does not have: it could not be read there.
-                Some((found, _)) if found.log_time < key.log_time => {}
+                Some((found, _)) if found.stamp < key.stamp => {}
                 Some(later) => {
                     self.head = Some(later);
                     return Err("it could be read only once".to_owned());
@@ -308,10 +323,14 @@ impl Recoder {
             let stream = match (topic.type_name.as_str(), recoding.image) {
                 (COMPRESSED_CLOUD, _) => Stream::start(inputs, topic, CLOUD, || Box::new(cloud::Decoder)),
                 (COMPRESSED_VIDEO | FFMPEG_PACKET, Some(form)) => {
-                    Stream::start(inputs, topic, IMAGE, move || Box::new(video::Decoder::new(form)))
+                    Stream::start(inputs, topic, IMAGE, move || {
+                        Box::new(video::Decoder::new(Some(form)))
+                    })
                 }
                 (COMPRESSED_IMAGE, Some(form)) if Codec::named(&recoding.codec).is_some() => {
-                    Stream::start(inputs, topic, IMAGE, move || Box::new(video::Decoder::new(form)))
+                    Stream::start(inputs, topic, IMAGE, move || {
+                        Box::new(video::Decoder::new(Some(form)))
+                    })
                 }
                 (COMPRESSED_IMAGE, Some(form)) => {
                     Stream::start(inputs, topic, IMAGE, move || Box::new(depth::Decoder::new(form)))

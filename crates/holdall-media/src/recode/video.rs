@@ -11,8 +11,9 @@ use super::{
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
     elementary::{Codec, Unit, access_units},
-    ffmpeg::{Filter, PICTURE_BYTES_MAX, PROGRAM, decode, version},
+    ffmpeg::{Filter, PICTURE_BYTES_MAX, PROGRAM, decode, decode_each, version},
     likeness::{PSNR_MIN, psnr, ssim},
+    picture_file::{ImageFormat, encode},
     pixels::Pixels,
 };
 use bytes::Bytes;
@@ -35,6 +36,10 @@ const KEY_NANOS_MAX: i64 = 1_250_000_000;
 const FAILURES_MAX: u32 = 3;
 /// Bytes that a picture may have beyond those of its pixels.
 const PICTURE_MORE_BYTES: usize = 1 << 16;
+/// Pictures of a group that is decoded.
+const GROUP_PICTURES_MAX: usize = 3000;
+/// Quality of image files that are made of pictures.
+const JPEG_QUALITY: u8 = 95;
 /// Pictures a second where nothing is known.
 const RATE: usize = 30;
 
@@ -409,29 +414,59 @@ impl Coder for Encoder {
     }
 }
 
-/// Decodes the video that an [`Encoder`] made.
+/// Decodes video: what an [`Encoder`] made, or another program.
 pub(super) struct Decoder {
-    form: ImageForm,
+    /// What the images were; `None` where that is not known.
+    form: Option<ImageForm>,
+    /// Images become files.
+    is_file: bool,
+    /// Each picture is given out at once when it was decoded.
+    is_urgent: bool,
     /// A key frame and the pictures until the next one.
     group: Vec<(Key, Taken)>,
     codec: Option<Codec>,
     stream: Vec<u8>,
+    /// The latest parameters, for key frames that have none.
+    head: Vec<u8>,
     decoder: String,
 }
 
 impl Decoder {
-    pub fn new(form: ImageForm) -> Self {
+    pub fn new(form: Option<ImageForm>) -> Self {
         Self {
             form,
+            is_file: false,
+            is_urgent: false,
             group: Vec::new(),
             codec: None,
             stream: Vec::new(),
+            head: Vec::new(),
             decoder: version().unwrap_or_default(),
         }
     }
 
-    fn picture_bytes(&self) -> usize {
-        picture_bytes(self.form.width, self.form.height)
+    /// Makes JPEG files of the images.
+    pub fn into_files(mut self) -> Self {
+        self.is_file = true;
+        self
+    }
+
+    /// Gives each picture out at once when it was decoded.
+    pub fn urgent(mut self) -> Self {
+        self.is_urgent = true;
+        self
+    }
+
+    /// Continues a video that began with these parameters.
+    pub fn after_head(mut self, head: Vec<u8>) -> Self {
+        self.head = head;
+        self
+    }
+
+    /// Pictures that are decoded at once, so that their number is known to be right before the first is given out.
+    fn at_once_max(&self) -> Option<usize> {
+        let form = self.form.as_ref().filter(|_| !self.is_urgent)?;
+        Some(pictures_max(picture_bytes(form.width, form.height)))
     }
 
     fn read(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
@@ -448,10 +483,15 @@ impl Decoder {
         } else if self.group.is_empty() {
             return Err("it comes before the first key frame".to_owned());
         }
-        if self.group.len() >= pictures_max(self.picture_bytes())
-            || self.stream.len() + coded.data.len() > stream_bytes_max(self.picture_bytes())
+        if self.group.len() >= GROUP_PICTURES_MAX
+            || (!self.group.is_empty() && self.stream.len() + coded.data.len() > stream_bytes_max(0))
         {
             return Err("too many pictures are between it and its key frame".to_owned());
+        }
+        if unit.parameters.is_some() {
+            self.head = coded.data[..unit.head_bytes].to_vec();
+        } else if unit.is_key {
+            self.stream.extend_from_slice(&self.head);
         }
         self.codec = Some(codec);
         self.group.push((Key::of(message), Taken::of(&coded.head)));
@@ -459,23 +499,62 @@ impl Decoder {
         Ok(())
     }
 
+    /// The message of a picture.
+    fn made(&self, taken: &Taken, picture: &Pixels) -> Made {
+        if self.is_file {
+            let (_, data) = encode(picture, ImageFormat::Jpeg(JPEG_QUALITY))?;
+            let coded = Coded {
+                head: taken.head(),
+                format: "rgb8; jpeg compressed bgr8",
+                data: &data,
+            };
+            return Ok(coded.write(COMPRESSED_IMAGE).into());
+        }
+        let size = (picture.width, picture.height);
+        match &self.form {
+            Some(form) if (form.width, form.height) != size => {
+                Err("its picture has another size than the bag says".to_owned())
+            }
+            Some(form) => Ok(restored(form, taken, picture).into()),
+            None => {
+                let form = ImageForm {
+                    width: picture.width,
+                    height: picture.height,
+                    encoding: "rgb8".to_owned(),
+                    is_bigendian: 0,
+                };
+                Ok(restored(&form, taken, picture).into())
+            }
+        }
+    }
+
     fn end_group(&mut self, sent: &mut Sent<'_>) {
         let (group, stream) = (std::mem::take(&mut self.group), std::mem::take(&mut self.stream));
         let Some(codec) = self.codec.take().filter(|_| !group.is_empty()) else {
             return;
         };
-        let bytes_max = group.len() * (self.picture_bytes() + PICTURE_MORE_BYTES);
-        let mut pictures = decode(codec, stream, group.len(), bytes_max).map(Vec::into_iter);
-        for (key, taken) in group {
-            let made: Made = match &mut pictures {
-                Ok(pictures) => pictures
-                    .next()
-                    .filter(|picture| (picture.width, picture.height) == (self.form.width, self.form.height))
-                    .map(|picture| Bytes::from(restored(&self.form, &taken, &picture)))
-                    .ok_or_else(|| "its picture has another size than the bag says".to_owned()),
-                Err(reason) => Err(reason.clone()),
-            };
-            sent.send(key, made);
+        let mut waiting = group.iter();
+        let mut give = |picture: &Pixels| {
+            if let Some((key, taken)) = waiting.next() {
+                sent.send(*key, self.made(taken, picture));
+            }
+            !sent.is_over
+        };
+        let form = self
+            .form
+            .as_ref()
+            .filter(|_| self.at_once_max().is_some_and(|max| group.len() <= max));
+        let done = match form {
+            Some(form) => {
+                let bytes_max = group.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
+                let pictures = decode(codec, stream, group.len(), bytes_max);
+                pictures.map(|pictures| _ = pictures.iter().all(&mut give))
+            }
+            None => decode_each(codec, stream, &mut give),
+        };
+        let reason = done.err().unwrap_or_else(|| "it has no picture".to_owned());
+        for (key, _) in waiting {
+            sent.send(*key, Err(reason.clone()));
         }
     }
 }
@@ -494,7 +573,7 @@ impl Coder for Decoder {
 
     fn describe(&self, about: &mut Recoding) {
         about.encoder.clone_from(&self.decoder);
-        about.image = Some(self.form.clone());
+        about.image.clone_from(&self.form);
     }
 }
 

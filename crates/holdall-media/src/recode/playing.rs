@@ -1,0 +1,182 @@
+//! Video and compressed clouds as images and clouds while a bag is played: each topic is decoded in a thread of its own, from the key frame before.
+
+use super::{Key, Stream, cloud, depth, encoded, video};
+use crate::{
+    carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition, video_unit},
+    cloud::{CLOUD, COMPRESSED_CLOUD},
+    elementary::Codec,
+    ffmpeg::version,
+};
+use bytes::Bytes;
+use holdall_bag::reader::{BagMessage, BagSet, MessageFilter};
+use holdall_model::{
+    recoding::{ImageForm, Recoding},
+    topic::{MessageDefinition, TopicInfo},
+};
+use holdall_play::{Decoding, FirstForms, Restoring};
+use holdall_tools::tools::Video;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Plays video and compressed clouds as what they were made from.
+pub fn playing() -> Decoding {
+    Decoding::new(|inputs, topics| Ok(Arc::new(Playing::find(inputs, topics)?)))
+}
+
+/// What messages of a topic become.
+#[derive(Clone, Debug)]
+enum Become {
+    /// Images, of the form that the bag says, if it does.
+    Images(Option<ImageForm>),
+    /// Image files, as before.
+    Files,
+    Depth(ImageForm),
+    Clouds,
+}
+
+impl Become {
+    /// `None` for a topic that stays. `last`: what was done to it last.
+    fn of(topic: &TopicInfo, last: Option<&Recoding>, inputs: &BagSet) -> Option<Self> {
+        let image = last.and_then(|recoding| recoding.image.clone());
+        let is_rvl = last.is_some_and(|recoding| Codec::named(&recoding.codec).is_none());
+        let is_file = last.is_some_and(|recoding| recoding.from == COMPRESSED_IMAGE);
+        let is_video = || {
+            let video = Video::new(inputs, topic, &MessageFilter::default());
+            video.is_video().unwrap_or(false)
+        };
+        match topic.type_name.as_str() {
+            COMPRESSED_CLOUD => Some(Self::Clouds),
+            COMPRESSED_IMAGE if is_rvl => image.map(Self::Depth),
+            COMPRESSED_IMAGE if !is_video() => None,
+            COMPRESSED_VIDEO | FFMPEG_PACKET | COMPRESSED_IMAGE if is_file => Some(Self::Files),
+            COMPRESSED_VIDEO | FFMPEG_PACKET | COMPRESSED_IMAGE => Some(Self::Images(image)),
+            _ => None,
+        }
+    }
+
+    const fn type_name(&self) -> &'static str {
+        match self {
+            Self::Images(_) | Self::Depth(_) => IMAGE,
+            Self::Files => COMPRESSED_IMAGE,
+            Self::Clouds => CLOUD,
+        }
+    }
+}
+
+fn of_topic(filter: &MessageFilter, name: &str) -> MessageFilter {
+    MessageFilter {
+        topics: Some(Arc::new([name.to_owned()].into())),
+        ..filter.clone()
+    }
+}
+
+/// The played topics that are decoded.
+pub(super) struct Playing {
+    inputs: BagSet,
+    topics: BTreeMap<(String, String), (Become, MessageDefinition)>,
+}
+
+impl Playing {
+    pub fn find(inputs: &BagSet, topics: &[TopicInfo]) -> Result<Self, String> {
+        let recodings = inputs.bags().iter().map(|bag| &bag.metadata().custom_data);
+        let recodings: Vec<Recoding> = recodings.flat_map(encoded).collect();
+        let mut found = BTreeMap::new();
+        for topic in topics.iter().filter(|topic| topic.serialization_format == "cdr") {
+            let is_it =
+                |recoding: &&Recoding| recoding.topic == topic.name && recoding.into == topic.type_name;
+            if let Some(into) = Become::of(topic, recodings.iter().find(is_it), inputs) {
+                let form = definition(into.type_name());
+                found.insert((topic.name.clone(), topic.type_name.clone()), (into, form));
+            }
+        }
+        let needs_decoder = |(into, _): &(Become, _)| matches!(into, Become::Images(_) | Become::Files);
+        if let Some(((topic, _), _)) = found.iter().find(|(_, known)| needs_decoder(known)) {
+            version().map_err(|error| format!("the video on {topic} cannot be decoded: {error}"))?;
+        }
+        Ok(Self {
+            inputs: inputs.clone(),
+            topics: found,
+        })
+    }
+}
+
+impl FirstForms for Playing {
+    fn form(&self, topic: &TopicInfo) -> Option<&MessageDefinition> {
+        let found = self.topics.get(&(topic.name.clone(), topic.type_name.clone()));
+        found.map(|(_, form)| form)
+    }
+
+    fn begin(&self, filter: &MessageFilter) -> Box<dyn Restoring> {
+        Box::new(Reading {
+            inputs: self.inputs.clone(),
+            topics: self.topics.clone(),
+            filter: filter.clone(),
+            streams: BTreeMap::new(),
+        })
+    }
+}
+
+/// One reading of the bags.
+struct Reading {
+    inputs: BagSet,
+    topics: BTreeMap<(String, String), (Become, MessageDefinition)>,
+    filter: MessageFilter,
+    streams: BTreeMap<(String, String), Stream>,
+}
+
+impl Reading {
+    /// A thread that decodes a topic from the key frame before the first message on.
+    fn start(&self, topic: &TopicInfo, into: &Become) -> Result<Stream, String> {
+        let mut filter = of_topic(&self.filter, &topic.name);
+        let type_name = into.type_name();
+        let into = into.clone();
+        let mut head = Vec::new();
+        if matches!(into, Become::Images(_) | Become::Files)
+            && let Some(from) = filter.from
+        {
+            let begin = Video::new(&self.inputs, topic, &self.filter).begin_of(from);
+            let (begin, parameters) = begin.map_err(|error| error.to_string())?;
+            filter.from = Some(begin);
+            let unit = parameters
+                .as_ref()
+                .and_then(|message| video_unit(&topic.type_name, &message.payload));
+            head = unit.map_or(head, |(unit, data)| data[..unit.head_bytes].to_vec());
+        }
+        let stream = Stream::start_with(&self.inputs, topic, filter, type_name, move || match into {
+            Become::Images(form) => Box::new(video::Decoder::new(form).urgent().after_head(head)),
+            Become::Files => Box::new(video::Decoder::new(None).into_files().after_head(head)),
+            Become::Depth(form) => Box::new(depth::Decoder::new(form)),
+            Become::Clouds => Box::new(cloud::Decoder),
+        });
+        stream.map_err(|error| error.to_string())
+    }
+}
+
+impl Restoring for Reading {
+    fn restore(&mut self, message: &BagMessage) -> Result<Bytes, String> {
+        let key = (message.topic.name.clone(), message.topic.type_name.clone());
+        let (into, _) = self.topics.get(&key).ok_or("it is not decoded")?;
+        let type_name = message.topic.type_name.as_str();
+        if type_name == into.type_name() && video_unit(type_name, &message.payload).is_none() {
+            // An image file that was not encoded.
+            return Ok(message.payload.clone());
+        }
+        if let Some(stream) = self.streams.get_mut(&key) {
+            return stream.of(Key::of(message));
+        }
+        let mut stream = self.start(&message.topic, into)?;
+        let made = stream.of(Key::of(message));
+        self.streams.insert(key, stream);
+        made
+    }
+}
+
+impl Drop for Reading {
+    /// Waits for its threads, which end with their next picture: no decoder outlives a seek.
+    fn drop(&mut self) {
+        std::mem::take(&mut self.streams)
+            .into_values()
+            .for_each(|stream| {
+                stream.finish();
+            });
+    }
+}
