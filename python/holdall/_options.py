@@ -61,7 +61,7 @@ DecryptOptions = TypedDict("DecryptOptions", {
 }, total=False)  # fmt: skip
 
 DiffOptions = TypedDict("DiffOptions", {
-    "count": int, "definitions": Some[AnyPath], "fields": bool, "identity": Some[AnyPath], "summary": bool,
+    "count": int, "decoded": bool, "definitions": Some[AnyPath], "fields": bool, "identity": Some[AnyPath], "summary": bool, "tolerance": Some[str],
 }, total=False)  # fmt: skip
 
 EventsOptions = TypedDict("EventsOptions", {
@@ -107,10 +107,10 @@ MigrateOptions = TypedDict("MigrateOptions", {
 }, total=False)  # fmt: skip
 
 PlayOptions = TypedDict("PlayOptions", {
-    "actions": Some[str], "clock": Union[bool, Number], "clock_topics": Some[str], "clock_topics_all": bool, "definitions": Some[AnyPath],
-    "delay": Number, "disable_loan_message": bool, "distro": str, "enclave": str, "end": Number, "episode": int, "exclude_actions": Some[str],
-    "exclude_regex": str, "exclude_services": Some[str], "exclude_topics": Some[str], "fail_if_unanswered": bool, "foxglove": Union[bool, str],
-    "foxglove_origin": Some[str], "identity": Some[AnyPath], "in_flight": int, "keep_publishers": bool,
+    "actions": Some[str], "clock": Union[bool, Number], "clock_topics": Some[str], "clock_topics_all": bool, "decode_video": bool,
+    "definitions": Some[AnyPath], "delay": Number, "disable_loan_message": bool, "distro": str, "enclave": str, "end": Number, "episode": int,
+    "exclude_actions": Some[str], "exclude_regex": str, "exclude_services": Some[str], "exclude_topics": Some[str], "fail_if_unanswered": bool,
+    "foxglove": Union[bool, str], "foxglove_origin": Some[str], "identity": Some[AnyPath], "in_flight": int, "keep_publishers": bool,
     "log_level": Literal["debug", "info", "warn", "error", "fatal"], "loop": bool, "max_lateness": Number,
     "message_order": Literal["received", "sent"], "migrate": AnyPath, "no_latched_state": bool, "no_services": bool, "node_name": str,
     "old_definitions": Some[str], "pace": Literal["time", "listeners"], "params_file": Some[AnyPath], "persistent": bool,

@@ -433,3 +433,44 @@ def test_other_messages_carry_the_video(tmp_path, world, ffmpeg, carrier, kind):
     assert [one[3] for one in large["/grey"]] == [one[3] for one in before["/grey"]]
     assert all(one[0] == "sensor_msgs/msg/Image" for one in large["/camera"])
     assert min(psnr(np.frombuffer(one[4].data, np.uint8).reshape(240, 320, 3), picture) for one, picture in zip(large["/camera"], pictures, strict=True)) > 30
+
+
+def test_a_smaller_bag_is_compared_with_its_original_by_what_it_shows(tmp_path, world, ffmpeg):
+    pictures, scans = [scene(number) for number in range(40)], [scan(number, 800) for number in range(40)]
+    original = write(
+        tmp_path / "camera.mcap",
+        {
+            "/camera": ("sensor_msgs/msg/Image", [(n, plain(n, "bgr8", picture[:, :, ::-1])) for n, picture in enumerate(pictures)]),
+            "/depth": ("sensor_msgs/msg/Image", [(n, plain(n, "16UC1", depth(n))) for n in range(40)]),
+            "/lidar": ("sensor_msgs/msg/PointCloud2", [(n, cloud(n, points)) for n, points in enumerate(scans)]),
+        },
+    )
+    small = world.folder / "small"
+    rules = ["--video", "/camera=h264,quality=20", "--video", "/depth=lossless", "--cloud", "/lidar=cloudini,resolution=0.004"]
+    assert world.run("compress", original, "-o", small, *rules).returncode == 0
+    done = world.run("diff", original, small, "--decoded", "--json")
+    assert done.returncode == 1, done.stderr
+    found = {one["topic"]: one for one in json.loads(done.stdout)["decoded"]}
+    assert {topic: (one["pairs"], one["beyond"]) for topic, one in found.items()} == {"/camera": (40, 40), "/depth": (40, 0), "/lidar": (40, 40)}
+    # The same by numpy, of what decompress makes.
+    large = world.folder / "large"
+    assert world.run("decompress", small, "-o", large).returncode == 0
+    messages = read(large)
+    images = [np.frombuffer(one[4].data, np.uint8).reshape(240, 320, 3)[:, :, ::-1] for one in messages["/camera"]]
+    errors = [np.abs(one.astype(int) - other).max() for one, other in zip(images, pictures, strict=True)]
+    ratios = [psnr(one, other) for one, other in zip(images, pictures, strict=True)]
+    assert found["/camera"]["error_max"] == max(errors) and found["/camera"]["psnr"] == pytest.approx([min(ratios), np.mean(ratios)], abs=1e-6)
+    clouds = [np.frombuffer(one[4].data, POINT) for one in messages["/lidar"]]
+    apart = max(np.nanmax(np.abs(one[name].astype(float) - other[name])) for one, other in zip(clouds, scans, strict=True) for name in "xyz")
+    assert found["/lidar"]["error_max"] == pytest.approx(apart, abs=1e-9) and 0 < apart <= 0.004
+    fine = world.run("diff", original, small, "--decoded", "--tolerance", "0.004", "--tolerance", "ssim=0.9", "--tolerance", "psnr=30")
+    assert fine.returncode == 0 and "/camera: 40 pairs compared" in fine.stdout, fine.stdout
+    assert world.run("diff", original, small, "--decoded", "--tolerance", "0.004", "--tolerance", "ssim=0.9999").returncode == 1
+    assert world.run("diff", small, large, "--decoded").returncode == 0
+    part = world.run("filter", large, "-o", world.folder / "part", "--topics", "/camera", "--start", f"@{(START + 10 * STEP) // 10**9}.{(START + 10 * STEP) % 10**9:09}")
+    assert part.returncode == 0, part.stderr
+    missing = world.run("diff", large, world.folder / "part", "--decoded")
+    assert missing.returncode == 1 and "/camera: 30 pairs compared" in missing.stdout and "; 10 only in the first bag" in missing.stdout, missing.stdout
+    for text in ("x", "ssim=-1", "mse=2"):
+        refused = world.run("diff", large, small, "--decoded", "--tolerance", text)
+        assert refused.returncode == 2 and text in refused.stderr, refused.stderr

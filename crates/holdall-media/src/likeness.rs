@@ -80,7 +80,7 @@ pub fn ssim_of_messages(type_name: &str, one: &[u8], other: &[u8]) -> Result<f64
     Ok(ssim(&one, &other))
 }
 
-fn pixels(type_name: &str, payload: &[u8]) -> Result<Pixels, String> {
+pub(crate) fn pixels(type_name: &str, payload: &[u8]) -> Result<Pixels, String> {
     match type_name {
         IMAGE => convert(&Image::read(payload).map_err(|error| error.to_string())?),
         COMPRESSED_IMAGE => {

@@ -11,6 +11,7 @@ Examples:
   holdall diff lab lab_copy --fields        with the fields that differ
   holdall diff lab lab_copy --summary       topics, types, QoS and counts only; reads no messages
   holdall diff lab lab_copy --json | jq .topics
+  holdall diff lab lab_copy --decoded --tolerance ssim=0.97    what images and clouds show, of a bag with video, too
 
 Exit codes:
   0  the bags hold the same
@@ -46,6 +47,14 @@ pub struct DiffArguments {
     /// Show the fields that differ between messages of the same topic and time
     #[arg(long, conflicts_with = "summary")]
     pub fields: bool,
+
+    /// Compare what images and clouds show, decoded where they are video or compressed; other topics are left out
+    #[arg(long, conflicts_with_all = ["summary", "fields"])]
+    pub decoded: bool,
+
+    /// With --decoded: the largest error of a value (0), or psnr=DB or ssim=NUMBER for images of 8 bits; may be given several times
+    #[arg(long, value_name = "NUMBER|psnr=DB|ssim=NUMBER", requires = "decoded", action = clap::ArgAction::Append)]
+    pub tolerance: Vec<String>,
 
     /// Places of definitions that the bags lack
     #[command(flatten)]

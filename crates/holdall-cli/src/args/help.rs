@@ -41,7 +41,7 @@ const NEEDED: &[(&str, &str)] = &[
     ),
     ("export", "format topics where start end output"),
     ("plot", "topics output start end"),
-    ("diff", "fields summary count json"),
+    ("diff", "fields decoded summary count json"),
     (
         "convert",
         "output storage compression topics start end max-bag-size",

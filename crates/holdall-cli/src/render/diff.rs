@@ -1,7 +1,10 @@
 //! Differences between two bags, for people and programs.
 
 use crate::units::plural;
-use holdall::diff::{Difference, FieldChange, Side, TopicDifference};
+use holdall::{
+    diff::{Difference, FieldChange, Side, TopicDifference},
+    recode::DecodedTopic,
+};
 use holdall_model::text::{Outside, escape_unless};
 use serde::Serialize;
 use serde_json::Value;
@@ -32,6 +35,58 @@ pub fn json(difference: &Difference, fields: &[FieldChanges]) -> serde_json::Res
         difference,
         changed_fields: fields,
     })
+}
+
+/// One object; `same` is true when nothing is farther apart than allowed.
+pub fn decoded_json(topics: &[DecodedTopic]) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct Output<'a> {
+        same: bool,
+        decoded: &'a [DecodedTopic],
+    }
+    serde_json::to_string_pretty(&Output {
+        same: topics.iter().all(DecodedTopic::is_same),
+        decoded: topics,
+    })
+}
+
+/// A line for each topic of images or clouds.
+pub fn decoded(topics: &[DecodedTopic]) -> String {
+    if topics.is_empty() {
+        return "neither bag has images or clouds".to_owned();
+    }
+    let lines = topics.iter().map(|topic| {
+        let mut text = format!(
+            "{}: {} compared, largest error {}",
+            Outside(&topic.topic),
+            plural(topic.pairs - topic.not_compared, "pair"),
+            topic.error_max
+        );
+        // Writing to a text does not fail.
+        if let Some([min, mean]) = topic.psnr {
+            let _ = write!(text, ", PSNR {min:.1} dB at least ({mean:.1} on average)");
+        }
+        if let Some([min, mean]) = topic.ssim {
+            let _ = write!(text, ", SSIM {min:.4} at least ({mean:.4} on average)");
+        }
+        for (count, what) in [
+            (topic.only_in_first, "only in the first bag"),
+            (topic.only_in_second, "only in the second bag"),
+            (topic.beyond, "farther apart than allowed"),
+        ] {
+            if count > 0 {
+                let _ = write!(text, "; {count} {what}");
+            }
+        }
+        if let Some(at) = topic.first_beyond {
+            let _ = write!(text, ", first at {at} ns");
+        }
+        if let Some(reason) = &topic.reason {
+            let _ = write!(text, "; {} not compared: {}", topic.not_compared, Outside(reason));
+        }
+        text
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Lines that begin with `<` for the first bag and with `>` for the second.

@@ -14,6 +14,7 @@ use holdall::{
     definitions::DefinitionFolders,
     diff::{DiffOptions, Difference, Side, changed_fields, compare},
     reader::BagSet,
+    recode::{self, DecodedTopic, Tolerance},
 };
 use holdall_model::topic::TopicInfo;
 use std::{path::Path, sync::Arc};
@@ -25,6 +26,9 @@ pub fn run(args: &DiffArguments) -> VerbResult {
     let named = input::resolve(&[args.first.clone(), args.second.clone()])?;
     let folders = input::definition_folders(&args.definitions)?;
     let (first, second) = (open(&named.paths[0], &folders)?, open(&named.paths[1], &folders)?);
+    if args.decoded {
+        return compare_decoded(&first, &second, args);
+    }
     let options = DiffOptions {
         messages: !args.summary,
         told_max: args.count,
@@ -43,6 +47,21 @@ pub fn run(args: &DiffArguments) -> VerbResult {
         output::result(&render::diff::text(&difference, &fields))?;
     }
     Ok(if difference.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Different
+    })
+}
+
+fn compare_decoded(first: &BagSet, second: &BagSet, args: &DiffArguments) -> VerbResult {
+    let tolerance = Tolerance::read(&args.tolerance).map_err(Failure::refused)?;
+    let topics = recode::compare(first, second, &tolerance).map_err(Failure::refused)?;
+    if args.json {
+        output::result(&render::diff::decoded_json(&topics).map_err(Failure::failed)?)?;
+    } else {
+        output::result(&render::diff::decoded(&topics))?;
+    }
+    Ok(if topics.iter().all(DecodedTopic::is_same) {
         Outcome::Done
     } else {
         Outcome::Different

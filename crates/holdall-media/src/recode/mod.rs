@@ -1,6 +1,7 @@
 //! Gives images and point clouds a smaller form while a bag is copied, and their first one again: each topic in a thread of its own, which reads ahead.
 
 mod cloud;
+mod compare;
 mod depth;
 mod image;
 mod live;
@@ -9,6 +10,7 @@ mod rule;
 mod verify;
 mod video;
 
+pub use compare::{DecodedTopic, Tolerance, compare};
 pub use live::live;
 pub use playing::playing;
 pub use rule::{Carrier, CloudOptions, How, Rule};

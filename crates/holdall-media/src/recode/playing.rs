@@ -99,6 +99,21 @@ impl Playing {
     }
 }
 
+impl Playing {
+    /// Pictures become images, also where they were files: these would lose something once more.
+    pub fn without_files(mut self) -> Self {
+        for (into, form) in self
+            .topics
+            .values_mut()
+            .filter(|(into, _)| matches!(into, Become::Files))
+        {
+            *into = Become::Images(None);
+            *form = definition(IMAGE);
+        }
+        self
+    }
+}
+
 impl FirstForms for Playing {
     fn form(&self, topic: &TopicInfo) -> Option<&MessageDefinition> {
         let found = self.topics.get(&(topic.name.clone(), topic.type_name.clone()));
