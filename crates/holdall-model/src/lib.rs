@@ -8,6 +8,7 @@ pub mod carried;
 pub mod cdr;
 pub mod contract;
 pub mod diagnostic;
+pub mod due;
 pub mod dynamic;
 pub mod elementary;
 pub mod episode;

@@ -3,7 +3,6 @@
 mod complement;
 mod decisions;
 mod definitions;
-mod due;
 mod ends;
 mod not_heard;
 mod parts;
@@ -11,7 +10,7 @@ mod source;
 mod sources;
 mod topics;
 
-pub(crate) use due::STEP_INTERVAL;
+pub(crate) use holdall_model::due::STEP_INTERVAL;
 pub(crate) use parts::{LiveTopic, Parts};
 pub use source::INITIAL_DISCOVERY;
 
@@ -22,9 +21,9 @@ use super::{
 };
 use crate::{events::EventPublishers, options::RecordOptions, requests::SubscribeAnswer, view::View};
 use decisions::{Decided, Decisions};
-use due::Due;
 use ends::Silences;
 use holdall_io::{clock::Clock, mutex::lock};
+use holdall_model::due::Due;
 use holdall_model::{
     qos::{Durability, QosProfile, Reliability},
     selection::{SelectionError, TopicFilter},

@@ -1,9 +1,9 @@
-//! When a session is stepped, and what a step does: at intervals, and when something has changed.
+//! When a recorder's session is stepped, and what a step does: at intervals, and when something has changed.
 
 use std::time::Duration;
 
 /// Time between two steps while something is going to change, and the shortest one between two that were woken.
-pub(crate) const STEP_INTERVAL: Duration = Duration::from_millis(10);
+pub const STEP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Longest time between two steps.
 const IDLE_MAX: Duration = Duration::from_millis(100);
@@ -18,7 +18,8 @@ const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 const LOSS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The times of a session, all monotonic.
-pub(super) struct Due {
+#[derive(Debug)]
+pub struct Due {
     started: Duration,
     /// When the graph has changed last.
     last_change: Duration,
@@ -63,6 +64,7 @@ impl Due {
         is_due(&mut self.next_loss_check, now, LOSS_INTERVAL)
     }
 
+    /// The graph has changed now: it is polled often for a while.
     pub fn graph_changed(&mut self, now: Duration) {
         self.last_change = now;
     }
