@@ -165,7 +165,7 @@ COMPRESSED = "sensor_msgs/msg/CompressedImage"
 def is_video(message: _native.Message) -> bool:
     """Whether a message is a picture of a video; a compressed image is one where its format is a codec."""
     if message.type == COMPRESSED:
-        return message.msg.format.lower() in ("h264", "h265", "hevc")
+        return message.msg.format.lower() in ("h264", "h265", "hevc", "av1", "vp9")
     return message.type in VIDEO
 
 

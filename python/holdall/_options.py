@@ -131,7 +131,8 @@ PlotOptions = TypedDict("PlotOptions", {
 
 PreflightOptions = TypedDict("PreflightOptions", {
     "actions": Some[str], "after": Number, "all": bool, "all_actions": bool, "all_services": bool, "all_topics": bool, "allow_paths": bool,
-    "before": Number, "cache_policy": Literal["fair", "drop-new", "drop-old"], "compression_format": str,
+    "as_": Literal["foxglove", "ffmpeg_image_transport", "compressed_image"], "before": Number,
+    "cache_policy": Literal["fair", "drop-new", "drop-old"], "cloud": Some[str], "compression_format": str,
     "compression_mode": Literal["none", "file", "message"], "compression_queue_size": int, "compression_threads": int,
     "compression_threads_priority": int, "contract": AnyPath, "cpu_affinity": Some[str], "custom_data": Some[str],
     "disk_mode": Literal["auto", "direct", "buffered"], "duration": Number, "enclave": str, "encrypt_to": Some[str], "episode_when": str,
@@ -147,12 +148,13 @@ PreflightOptions = TypedDict("PreflightOptions", {
     "storage": str, "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
     "token_file": AnyPath, "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number],
     "topic_types": Some[str], "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "upload": str, "use_sim_time": bool,
-    "video": Some[str],
+    "video": Some[str], "video_when_behind": Literal["raw", "quality", "rate"],
 }, total=False)  # fmt: skip
 
 RecordOptions = TypedDict("RecordOptions", {
     "actions": Some[str], "after": Number, "alarm": Some[str], "all": bool, "all_actions": bool, "all_services": bool, "all_topics": bool,
-    "allow_paths": bool, "before": Number, "cache_policy": Literal["fair", "drop-new", "drop-old"], "compression_format": str,
+    "allow_paths": bool, "as_": Literal["foxglove", "ffmpeg_image_transport", "compressed_image"], "before": Number,
+    "cache_policy": Literal["fair", "drop-new", "drop-old"], "cloud": Some[str], "compression_format": str,
     "compression_mode": Literal["none", "file", "message"], "compression_queue_size": int, "compression_threads": int,
     "compression_threads_priority": int, "contract": AnyPath, "cpu_affinity": Some[str], "custom_data": Some[str], "diagnostics": bool,
     "disk_mode": Literal["auto", "direct", "buffered"], "enclave": str, "encrypt_to": Some[str], "episode_when": str, "exclude_actions": Some[str],
@@ -171,7 +173,7 @@ RecordOptions = TypedDict("RecordOptions", {
     "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"], "token_file": AnyPath,
     "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number], "topic_types": Some[str],
     "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "trigger": Some[str], "upload": str, "use_sim_time": bool,
-    "video": Some[str], "web": Union[bool, str],
+    "video": Some[str], "video_when_behind": Literal["raw", "quality", "rate"], "web": Union[bool, str],
 }, total=False)  # fmt: skip
 
 ReindexOptions = TypedDict("ReindexOptions", {

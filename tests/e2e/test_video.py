@@ -299,7 +299,7 @@ def test_what_cannot_be_decoded_has_one_sentence(tmp_path, world, ffmpeg):
     cases = {
         "/garbage": (video, "h264", [(0, b"nonsense")], 'begins with "6e6f6e73656e7365", expected a start code'),
         "/damaged": (video, "h264", [(n, b"\0\0\1\x67abc\0\0\1\x65\x88" + bytes([n + 1]) * 500) for n in range(3)], "ffmpeg gave 0 images for 3 pictures of video"),
-        "/vp9": (video, "vp9", [(0, b"abc")], 'video of format "vp9" is not decoded; H.264 and H.265 are'),
+        "/vp8": (video, "vp8", [(0, b"abc")], 'video of format "vp8" is not decoded; H.264, H.265, VP9 and AV1 are'),
         "/two": (video, "h264", [(0, pair[0] + pair[1])], "video with 2 pictures in a message"),
         "/b264": (video, "h264", list(enumerate(encode("h264", 40, bframes=2))), "video with B-frames"),
         "/b265": (video, "h265", list(enumerate(encode("hevc", 40, bframes=2))), "video with B-frames"),

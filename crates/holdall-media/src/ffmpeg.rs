@@ -2,7 +2,7 @@
 
 use crate::{
     compressed::DecodedImage,
-    elementary::{Codec, Unit},
+    elementary::{Codec, Unit, framed},
     pixels::Pixels,
 };
 use holdall_io::{
@@ -14,7 +14,11 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -80,6 +84,25 @@ pub fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&st
         .args(of_output)
         .args(["-c:v", "ppm", "-pix_fmt", "rgb24", "-f", "image2pipe", "-"]);
     command
+}
+
+/// Time between two looks whether a filter is to be stopped.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+
+/// Ends filters from another thread.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// What runs with it is ended soon, by force.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was requested.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A running `ffmpeg`. It is ended by force when this is dropped.
@@ -161,11 +184,11 @@ impl Ffmpeg {
     }
 
     /// Waits for its end; false if it still runs after the time of a stall.
-    fn ends(&mut self) -> bool {
+    fn ends(&mut self, stop: &Stop) -> bool {
         let until = SystemClock.monotonic() + STALL;
         loop {
             match self.child.try_wait() {
-                Ok(None) if SystemClock.monotonic() < until => {
+                Ok(None) if SystemClock.monotonic() < until && !stop.is_stopped() => {
                     SystemClock.sleep_until(SystemClock.monotonic() + LOOK_AGAIN);
                 }
                 Ok(None) => return false,
@@ -226,25 +249,30 @@ enum Step {
     /// It took a part of its input.
     Took,
     /// It made a part of its output.
-    Made,
-    /// Its whole output, after its end.
-    Ended(io::Result<Vec<u8>>),
+    Made(Vec<u8>),
+    /// Its output has ended.
+    Ended(io::Result<()>),
 }
 
-/// A running `ffmpeg` whose input comes in parts, and whose whole output is wanted; both are bounded, and so is its time without progress.
+/// A running `ffmpeg` whose input and output come in parts; both are bounded, and so is its time without progress.
 pub struct Filter {
     ffmpeg: Ffmpeg,
     parts: Option<SyncSender<Vec<u8>>>,
     steps: Receiver<Step>,
     in_flight: usize,
+    /// What was not taken of its output, and how much that may be.
+    output: Vec<u8>,
+    output_bytes_max: u64,
+    has_ended: bool,
+    stop: Stop,
 }
 
 impl Filter {
-    /// Starts it; `command` has its arguments.
+    /// Starts it; `command` has its arguments. At most `output_bytes_max` of its output may wait.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(command: &mut Command, output_bytes_max: u64) -> Result<Self, FfmpegError> {
+    pub fn start(command: &mut Command, output_bytes_max: u64, stop: &Stop) -> Result<Self, FfmpegError> {
         let mut ffmpeg = Ffmpeg::start(command, Stdio::piped())?;
         let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
             return Err(FfmpegError::Failed("it has no pipe".to_owned()));
@@ -260,8 +288,8 @@ impl Filter {
             }
         };
         let collect = move || {
-            let whole = read_all(output, output_bytes_max, || made.send(Step::Made).is_ok());
-            let _ = made.send(Step::Ended(whole));
+            let ended = read_all(output, |part| made.send(Step::Made(part)).is_ok());
+            let _ = made.send(Step::Ended(ended));
         };
         let name = |what: &str| thread::Builder::new().name(format!("ffmpeg-{what}"));
         name("input").spawn(feed)?;
@@ -271,6 +299,10 @@ impl Filter {
             parts: Some(parts),
             steps,
             in_flight: 0,
+            output: Vec::new(),
+            output_bytes_max,
+            has_ended: false,
+            stop: stop.clone(),
         })
     }
 
@@ -278,28 +310,69 @@ impl Filter {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start_decoder(command: &mut Command, output_bytes_max: u64) -> Result<Self, FfmpegError> {
-        let filter = Self::start(command, output_bytes_max)?;
+    pub fn start_decoder(
+        command: &mut Command,
+        output_bytes_max: u64,
+        stop: &Stop,
+    ) -> Result<Self, FfmpegError> {
+        let filter = Self::start(command, output_bytes_max, stop)?;
         filter.ffmpeg.limit();
         Ok(filter)
     }
 
-    fn next_step(&mut self) -> Result<Option<io::Result<Vec<u8>>>, FfmpegError> {
-        match self.steps.recv_timeout(STALL) {
-            Ok(Step::Took) => self.in_flight = self.in_flight.saturating_sub(1),
-            Ok(Step::Made) => {}
-            Ok(Step::Ended(output)) => return Ok(Some(output)),
-            Err(RecvTimeoutError::Timeout) => {
-                let seconds = STALL.as_secs();
-                return Err(FfmpegError::Failed(format!(
-                    "it did nothing for {seconds} s and was ended"
-                )));
+    /// Waits for what it does next.
+    fn next_step(&mut self) -> Result<(), FfmpegError> {
+        let until = SystemClock.monotonic() + STALL;
+        loop {
+            if self.stop.is_stopped() {
+                return Err(FfmpegError::Failed("it was ended".to_owned()));
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(FfmpegError::Failed("its output ended".to_owned()));
+            match self.steps.recv_timeout(STOP_LOOK) {
+                Ok(step) => return self.note(step),
+                Err(RecvTimeoutError::Timeout) if SystemClock.monotonic() < until => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let seconds = STALL.as_secs();
+                    return Err(FfmpegError::Failed(format!(
+                        "it did nothing for {seconds} s and was ended"
+                    )));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(FfmpegError::Failed("its output ended".to_owned()));
+                }
             }
         }
-        Ok(None)
+    }
+
+    fn note(&mut self, step: Step) -> Result<(), FfmpegError> {
+        match step {
+            Step::Took => self.in_flight = self.in_flight.saturating_sub(1),
+            Step::Made(part) if (self.output.len() + part.len()) as u64 > self.output_bytes_max => {
+                let limit = self.output_bytes_max;
+                return Err(FfmpegError::Failed(format!(
+                    "its output is larger than {limit} bytes"
+                )));
+            }
+            Step::Made(part) => self.output.extend(part),
+            Step::Ended(ended) => {
+                self.has_ended = true;
+                ended?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what it has made so far, without waiting.
+    ///
+    /// # Errors
+    /// It ended before its input did.
+    pub fn take(&mut self) -> Result<Vec<u8>, FfmpegError> {
+        while let Ok(step) = self.steps.try_recv() {
+            self.note(step)?;
+        }
+        match self.has_ended {
+            true => Err(self.early_end()),
+            false => Ok(std::mem::take(&mut self.output)),
+        }
     }
 
     /// Gives it the next part of its input, when it has taken those before.
@@ -308,8 +381,9 @@ impl Filter {
     /// It ended before, or does nothing; it is of no use then.
     pub fn feed(&mut self, part: Vec<u8>) -> Result<(), FfmpegError> {
         while self.in_flight >= PARTS_MAX {
-            if let Some(output) = self.next_step()? {
-                return Err(self.early_end(output));
+            self.next_step()?;
+            if self.has_ended {
+                return Err(self.early_end());
             }
         }
         self.in_flight += 1;
@@ -324,53 +398,39 @@ impl Filter {
     }
 
     /// Why it ended before its input did.
-    fn early_end(&mut self, output: io::Result<Vec<u8>>) -> FfmpegError {
+    fn early_end(&mut self) -> FfmpegError {
         let early = || "it ended before its input did".to_owned();
-        if let Err(error) = output {
-            return FfmpegError::Failed(error.to_string());
-        }
-        FfmpegError::Failed(if self.ffmpeg.ends() {
+        FfmpegError::Failed(if self.ffmpeg.ends(&self.stop) {
             self.ffmpeg.last_report().unwrap_or_else(early)
         } else {
             early()
         })
     }
 
-    /// Ends its input and returns its output.
+    /// Ends its input and returns the rest of its output.
     ///
     /// # Errors
     /// It failed, or did not end.
     pub fn finish(mut self) -> Result<Vec<u8>, FfmpegError> {
         self.parts = None;
-        let output = loop {
-            if let Some(output) = self.next_step()? {
-                break output?;
-            }
-        };
-        if !self.ffmpeg.ends() {
+        while !self.has_ended {
+            self.next_step()?;
+        }
+        if !self.ffmpeg.ends(&self.stop) {
             return Err(FfmpegError::Failed("it did not end".to_owned()));
         }
         self.ffmpeg.finish()?;
-        Ok(output)
+        Ok(self.output)
     }
 }
 
-/// Reads to the end; `each` is called for each part, and ends the reading with false.
-fn read_all(mut output: ChildStdout, bytes_max: u64, each: impl Fn() -> bool) -> io::Result<Vec<u8>> {
-    let (mut whole, mut part) = (Vec::new(), vec![0; READ_BYTES]);
+/// Reads to the end; `each` gets each part, and ends the reading with false.
+fn read_all(mut output: ChildStdout, each: impl Fn(Vec<u8>) -> bool) -> io::Result<()> {
+    let mut part = vec![0; READ_BYTES];
     loop {
         let count = output.read(&mut part)?;
-        if count == 0 {
-            return Ok(whole);
-        }
-        whole.extend_from_slice(&part[..count]);
-        if whole.len() as u64 > bytes_max {
-            return Err(io::Error::other(format!(
-                "its output is larger than {bytes_max} bytes"
-            )));
-        }
-        if !each() {
-            return Ok(whole);
+        if count == 0 || !each(part[..count].to_vec()) {
+            return Ok(());
         }
     }
 }
@@ -379,9 +439,11 @@ fn read_all(mut output: ChildStdout, bytes_max: u64, each: impl Fn() -> bool) ->
 ///
 /// # Errors
 /// It cannot be started, or says nothing.
-pub fn version() -> Result<String, FfmpegError> {
+pub fn version(stop: &Stop) -> Result<String, FfmpegError> {
     const WORDS: usize = 3;
-    let said = Filter::start(Command::new(PROGRAM).arg("-version"), REPORT_BYTES_MAX * 16)?.finish()?;
+    let mut command = Command::new(PROGRAM);
+    let bytes_max = REPORT_BYTES_MAX * 16;
+    let said = Filter::start(command.arg("-version"), bytes_max, stop)?.finish()?;
     let said = String::from_utf8_lossy(&said);
     let words: Vec<&str> = said.split_whitespace().take(WORDS).collect();
     match words[..] {
@@ -390,15 +452,21 @@ pub fn version() -> Result<String, FfmpegError> {
     }
 }
 
-/// Decodes a stream that begins with a key frame, in a process of its own, with limits of its own, into exactly this many pictures.
+/// Decodes pictures of a video, the first of which is a key frame, in a process of its own, with limits of its own, into exactly as many.
 ///
 /// # Errors
 /// One clause: `ffmpeg` is not installed, what it reports, or another number of pictures.
-pub fn decode(codec: Codec, stream: Vec<u8>, wanted: usize, bytes_max: usize) -> Result<Vec<Pixels>, String> {
+pub fn decode(
+    codec: Codec,
+    units: &[impl AsRef<[u8]>],
+    bytes_max: usize,
+    stop: &Stop,
+) -> Result<Vec<Pixels>, String> {
+    let wanted = units.len();
     let said = |error: FfmpegError| error.to_string();
     let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&["-threads", "2"], &[]]);
-    let mut filter = Filter::start_decoder(&mut command, bytes_max as u64).map_err(said)?;
-    filter.feed(stream).map_err(said)?;
+    let mut filter = Filter::start_decoder(&mut command, bytes_max as u64, stop).map_err(said)?;
+    filter.feed(framed(codec, units)).map_err(said)?;
     let output = filter.finish().map_err(said)?;
     let (mut output, mut pictures) = (io::Cursor::new(output), Vec::new());
     while let Some(picture) = next_picture(&mut output).map_err(|error| error.to_string())? {
@@ -416,7 +484,7 @@ pub fn decode(codec: Codec, stream: Vec<u8>, wanted: usize, bytes_max: usize) ->
 /// One clause, after the pictures that were decoded: `ffmpeg` is not installed, what it reports, or it does nothing.
 pub fn decode_each(
     codec: Codec,
-    stream: Vec<u8>,
+    units: &[impl AsRef<[u8]>],
     each: &mut dyn FnMut(&Pixels) -> bool,
 ) -> Result<(), String> {
     let said = |error: FfmpegError| error.to_string();
@@ -429,6 +497,7 @@ pub fn decode_each(
         return Err("ffmpeg has no pipe".to_owned());
     };
     let (made, pictures) = mpsc::sync_channel(1);
+    let stream = framed(codec, units);
     let feed = move || drop(input.write_all(&stream));
     let read = move || {
         let mut output = BufReader::with_capacity(READ_BYTES, output);
@@ -465,7 +534,7 @@ const GROUP_BYTES_MAX: usize = 1 << 31;
 
 fn codec(format: &str) -> Result<Codec, String> {
     Codec::named(format)
-        .ok_or_else(|| format!("video of format {format:?} is not decoded; H.264 and H.265 are"))
+        .ok_or_else(|| format!("video of format {format:?} is not decoded; H.264, H.265, VP9 and AV1 are"))
 }
 
 /// Whether decoding can begin with a picture of a video.
@@ -482,7 +551,7 @@ pub fn begins_video(data: &[u8], format: &str) -> Result<bool, String> {
 /// # Errors
 /// One clause: no `ffmpeg`, a format that is not decoded, a damaged stream.
 pub fn decode_video(units: &[Vec<u8>], format: &str) -> Result<Vec<DecodedImage>, String> {
-    let pictures = decode(codec(format)?, units.concat(), units.len(), GROUP_BYTES_MAX)?;
+    let pictures = decode(codec(format)?, units, GROUP_BYTES_MAX, &Stop::default())?;
     let images = pictures.into_iter().map(|picture| DecodedImage {
         width: picture.width,
         height: picture.height,

@@ -42,6 +42,12 @@ impl Mp4 {
     /// # Errors
     /// One clause: parameters without a size, or such as a file cannot hold.
     pub fn begin(codec: Codec, nanos: i64, data: &[u8]) -> Result<Self, String> {
+        if !matches!(codec, Codec::H264 | Codec::H265) {
+            let format = codec.format();
+            return Err(format!(
+                "video as {format} is not written as MP4; H.264 and H.265 are"
+            ));
+        }
         let parameters: Vec<Vec<u8>> = units(data)
             .filter(|unit| is_parameters(codec, unit))
             .map(<[u8]>::to_vec)
@@ -221,7 +227,7 @@ impl Mp4 {
                 entry.extend(boxed(b"avcC", &self.avc()));
                 boxed(b"avc3", &entry)
             }
-            Codec::H265 => {
+            _ => {
                 entry.extend(boxed(b"hvcC", &self.hevc()));
                 boxed(b"hev1", &entry)
             }
@@ -287,7 +293,7 @@ impl Mp4 {
 fn is_parameters(codec: Codec, unit: &[u8]) -> bool {
     match codec {
         Codec::H264 => matches!(codec.kind(unit), Some(7 | 8)),
-        Codec::H265 => matches!(codec.kind(unit), Some(32..=34)),
+        _ => matches!(codec.kind(unit), Some(32..=34)),
     }
 }
 

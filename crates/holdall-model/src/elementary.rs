@@ -1,5 +1,6 @@
-//! Pictures in a stream of H.264 or H.265 (Annex B), as far as is needed to match them with messages.
+//! Pictures in a stream of H.264 or H.265 (Annex B), VP9 or AV1, as far as is needed to match them with messages.
 
+use crate::packets::{full_name_av1, lead, next_picture, read_av1, read_vp9};
 use std::ops::Range;
 
 /// The codec of a stream.
@@ -9,28 +10,52 @@ pub enum Codec {
     H264,
     /// H.265, HEVC.
     H265,
+    /// VP9.
+    Vp9,
+    /// AV1.
+    Av1,
 }
 
 /// Bytes of a unit that are parsed: heads of slices, parameters of sequences.
 const HEAD_BYTES_MAX: usize = 256;
 
 impl Codec {
-    /// The codec of a format text: `h264`, `hevc`, `libx264;yuv420p`, `hevc_nvenc`.
+    /// The codec of a format text: `h264`, `hevc`, `libx264;yuv420p`, `hevc_nvenc`, `av1`.
     pub fn named(format: &str) -> Option<Self> {
         let first = format.trim().split([';', ' ', ',']).next().unwrap_or_default();
         let first = first.to_ascii_lowercase().replace('.', "");
         match () {
             () if first.contains("264") => Some(Self::H264),
             () if first.contains("265") || first.contains("hevc") => Some(Self::H265),
+            () if first.contains("vp9") => Some(Self::Vp9),
+            () if first.contains("av1") => Some(Self::Av1),
             () => None,
+        }
+    }
+
+    /// Its name in messages.
+    pub const fn format(self) -> &'static str {
+        match self {
+            Self::H264 => "h264",
+            Self::H265 => "h265",
+            Self::Vp9 => "vp9",
+            Self::Av1 => "av1",
+        }
+    }
+
+    /// Its name in ffmpeg.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::H265 => "hevc",
+            other => other.format(),
         }
     }
 
     /// The name of its streams in ffmpeg.
     pub const fn stream(self) -> &'static str {
         match self {
-            Self::H264 => "h264",
-            Self::H265 => "hevc",
+            Self::H264 | Self::H265 => self.name(),
+            Self::Vp9 | Self::Av1 => "ivf",
         }
     }
 
@@ -40,6 +65,7 @@ impl Codec {
         Some(match self {
             Self::H264 => head & 31,
             Self::H265 => (head >> 1) & 63,
+            Self::Vp9 | Self::Av1 => return None,
         })
     }
 
@@ -47,6 +73,8 @@ impl Codec {
     pub fn full_name(self, parameters: &[u8]) -> String {
         let mut bits = Bits::of(parameters);
         match self {
+            Self::Vp9 => "vp09.00.40.08".to_owned(),
+            Self::Av1 => full_name_av1(parameters),
             Self::H264 => {
                 bits.skip(8);
                 format!("avc1.{:06x}", bits.take(24).unwrap_or(0x0042_001e))
@@ -90,8 +118,13 @@ impl Unit {
     /// Reads the data of a message.
     ///
     /// # Errors
-    /// One clause if the data does not begin with a start code.
+    /// One clause if the data does not begin with a start code, or a picture.
     pub fn read(codec: Codec, data: &[u8]) -> Result<Self, String> {
+        match codec {
+            Codec::Vp9 => return read_vp9(data),
+            Codec::Av1 => return read_av1(data),
+            Codec::H264 | Codec::H265 => {}
+        }
         let mut unit = Self::default();
         if next_code(data).is_none_or(|code| data[..code].iter().any(|byte| *byte != 0)) {
             let begin: String = data.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -102,8 +135,8 @@ impl Unit {
         }
         for (bytes, end) in spans(data) {
             match codec {
-                Codec::H264 => unit.add_h264(bytes),
                 Codec::H265 => unit.add_h265(bytes),
+                _ => unit.add_h264(bytes),
             }
             if unit.pictures == 0 {
                 unit.head_bytes = end;
@@ -168,11 +201,80 @@ pub fn units(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     spans(data).map(|(unit, _)| unit)
 }
 
+/// A stream for a decoder.
+pub fn framed(codec: Codec, units: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (number, unit) in units.iter().enumerate() {
+        let unit = unit.as_ref();
+        stream.extend(lead(codec, number == 0, unit.len()));
+        stream.extend_from_slice(unit);
+    }
+    stream
+}
+
+/// Takes a stream that an encoder makes apart into pictures.
+pub struct Pictures {
+    codec: Codec,
+    /// The beginning of a picture that is not complete.
+    rest: Vec<u8>,
+    has_begun: bool,
+    picture_bytes_max: usize,
+}
+
+impl Pictures {
+    /// Nothing has come.
+    pub const fn new(codec: Codec, picture_bytes_max: usize) -> Self {
+        Self {
+            codec,
+            rest: Vec::new(),
+            has_begun: false,
+            picture_bytes_max,
+        }
+    }
+
+    /// Adds a part; returns the pictures that are complete. One with a start code is when the next one begins, or at the end.
+    ///
+    /// # Errors
+    /// One clause: something else, or a picture that is too large.
+    pub fn add(&mut self, part: &[u8], is_end: bool) -> Result<Vec<Vec<u8>>, String> {
+        self.rest.extend_from_slice(part);
+        let (mut pictures, mut end) = (Vec::new(), 0);
+        match self.codec {
+            Codec::H264 | Codec::H265 => {
+                let mut found = access_units(self.codec, &self.rest);
+                if found.first().is_some_and(|first| first.start != 0) {
+                    return Err("what ffmpeg made does not begin with a picture".to_owned());
+                }
+                if !is_end {
+                    found.pop();
+                }
+                end = found.last().map_or(0, |last| last.end);
+                pictures.extend(found.into_iter().map(|place| self.rest[place].to_vec()));
+            }
+            Codec::Vp9 | Codec::Av1 => {
+                while let Some(place) = next_picture(&self.rest[end..], self.has_begun)? {
+                    pictures.push(self.rest[end + place.start..end + place.end].to_vec());
+                    end += place.end;
+                    self.has_begun = true;
+                }
+            }
+        }
+        self.rest.drain(..end);
+        if self.rest.len() > self.picture_bytes_max {
+            return Err(format!(
+                "a picture that ffmpeg made has more than {} bytes",
+                self.picture_bytes_max
+            ));
+        }
+        Ok(pictures)
+    }
+}
+
 /// Where the pictures of a stream are: each begins with a delimiter.
-pub fn access_units(codec: Codec, stream: &[u8]) -> Vec<Range<usize>> {
+fn access_units(codec: Codec, stream: &[u8]) -> Vec<Range<usize>> {
     let delimiter = match codec {
-        Codec::H264 => 9,
         Codec::H265 => 35,
+        _ => 9,
     };
     let mut begins = Vec::new();
     let mut code = next_code(stream).unwrap_or(0);
@@ -368,12 +470,18 @@ pub fn unescaped(unit: &[u8]) -> Vec<u8> {
 }
 
 /// The bits of a unit without the bytes that prevent start codes.
-struct Bits {
+pub(crate) struct Bits {
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Bits {
+    /// Of data that prevents nothing.
+    pub fn plain(data: &[u8]) -> Self {
+        let bytes = data[..data.len().min(HEAD_BYTES_MAX)].to_vec();
+        Self { bytes, at: 0 }
+    }
+
     fn of(coded: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(HEAD_BYTES_MAX);
         let mut zeros = 0;
@@ -388,11 +496,11 @@ impl Bits {
         Self { bytes, at: 0 }
     }
 
-    fn skip(&mut self, bits: usize) {
+    pub fn skip(&mut self, bits: usize) {
         self.at += bits;
     }
 
-    fn take(&mut self, bits: usize) -> Option<u32> {
+    pub fn take(&mut self, bits: usize) -> Option<u32> {
         let mut value = 0;
         for _ in 0..bits {
             let byte = self.bytes.get(self.at / 8)?;
@@ -428,7 +536,8 @@ mod tests {
             ("hevc_nvenc", Some(Codec::H265)),
             ("h265", Some(Codec::H265)),
             ("rgb8; jpeg compressed bgr8", None),
-            ("vp9", None),
+            ("vp9", Some(Codec::Vp9)),
+            ("av1", Some(Codec::Av1)),
             ("", None),
         ] {
             assert_eq!(Codec::named(format), codec, "{format}");

@@ -23,6 +23,7 @@ pub mod metadata;
 pub mod moment;
 pub mod names;
 pub mod network;
+mod packets;
 pub mod qos;
 pub mod quantity;
 pub mod rates;

@@ -18,6 +18,9 @@ use std::{collections::BTreeMap, fmt};
 /// Key of `custom_data` in `metadata.yaml` that holds the list of all changes of form, in their order.
 pub const RECODED_CUSTOM_KEY: &str = "holdall.recoded";
 
+/// Name of the record with that list in files of a recording that runs.
+pub const RECODED_RECORD: &str = "holdall:recoded";
+
 /// Most bytes of a list: a longer one is damaged.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
@@ -72,6 +75,15 @@ impl Likeness {
     }
 }
 
+/// What was changed at a time, because an encoder did not follow, or follows again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Log time of the last message before it, in nanoseconds.
+    pub time: i64,
+    /// One clause.
+    pub what: String,
+}
+
 /// A change of form of a topic's messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recoding {
@@ -106,6 +118,12 @@ pub struct Recoding {
     /// Why: one clause for each reason, with the number of messages.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
+    /// Number of messages that were not recorded, because their encoder did not follow and that is the policy.
+    #[serde(default)]
+    pub left_out: u64,
+    /// What was changed by itself, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
     /// How similar sampled images were; nothing for what is lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub likeness: Option<Likeness>,
@@ -136,6 +154,12 @@ impl Recoding {
         *self.reasons.entry(reason.to_owned()).or_default() += 1;
     }
 
+    /// Adds a step.
+    pub fn step(&mut self, time: Timestamp, what: String) {
+        let time = time.as_nanos();
+        self.steps.push(Step { time, what });
+    }
+
     /// How many times smaller the messages are; `None` without any.
     pub fn ratio(&self) -> Option<f64> {
         (self.bytes_after > 0).then(|| self.bytes_before as f64 / self.bytes_after as f64)
@@ -153,6 +177,22 @@ impl Recoding {
     pub fn list_to_custom_data(list: &[Self]) -> Option<(String, String)> {
         let text = serde_json::to_string(list).ok()?;
         (!list.is_empty()).then(|| (RECODED_CUSTOM_KEY.to_owned(), text))
+    }
+
+    /// The entry of `custom_data` that a [`RECODED_RECORD`] has.
+    pub fn list_of_record(record: &BTreeMap<String, String>) -> Option<(String, String)> {
+        let (key, text) = record.get_key_value(RECODED_CUSTOM_KEY)?;
+        Some((key.clone(), text.clone()))
+    }
+
+    /// Corrects a list that was written before the last messages: `count` gives how many of a topic have a type.
+    pub fn recount(custom_data: &mut BTreeMap<String, String>, count: impl Fn(&str, &str) -> u64) {
+        let mut list = Self::list_in(custom_data);
+        for one in list.iter_mut().filter(|one| one.from != one.into) {
+            one.messages = count(&one.topic, &one.into);
+            one.kept = count(&one.topic, &one.from);
+        }
+        custom_data.extend(Self::list_to_custom_data(&list));
     }
 }
 
@@ -242,6 +282,19 @@ impl fmt::Display for Recoding {
         if self.kept > 0 {
             write!(f, "; {}", self.kept_clause())?;
         }
+        if self.left_out > 0 {
+            let count = counted(self.left_out, "message");
+            write!(f, "; {}: {count} left out", Outside(&self.topic))?;
+        }
+        if let Some(last) = self.steps.last() {
+            write!(
+                f,
+                "; {}: {} of quality or rate, the last one: {}",
+                Outside(&self.topic),
+                counted(self.steps.len() as u64, "change"),
+                one_line(&last.what)
+            )?;
+        }
         Ok(())
     }
 }
@@ -280,6 +333,13 @@ mod tests {
              /camera: 2 messages kept as before (2: its width is odd)"
         );
         assert_eq!(Recoding::list_to_custom_data(&[]), None);
+        let mut late = custom_data.clone();
+        Recoding::recount(&mut late, |_, kind| if kind.ends_with("Video") { 30 } else { 5 });
+        let counted = &Recoding::list_in(&late)[0];
+        assert_eq!(
+            (counted.messages, counted.kept, counted.bytes_before),
+            (30, 5, 1000)
+        );
         let damaged = BTreeMap::from([(RECODED_CUSTOM_KEY.to_owned(), "[".to_owned())]);
         assert_eq!(Recoding::list_in(&damaged), []);
     }

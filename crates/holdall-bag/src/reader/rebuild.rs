@@ -11,6 +11,7 @@ use holdall_io::fs;
 use holdall_model::{
     contract::{CONTRACT_RECORD, ContractRecord},
     metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
+    recoding::{RECODED_CUSTOM_KEY, RECODED_RECORD, Recoding},
     repeated::BagRepeats,
     time::Timestamp,
 };
@@ -34,6 +35,8 @@ const OPEN_FILES_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Rebuild {
     metadata: BagMetadata,
+    /// Its account of changes of form is of before the last messages.
+    is_recoded_open: bool,
     ending_time: Option<Timestamp>,
     /// Index in the metadata by name and type.
     topics: HashMap<(String, String), usize>,
@@ -172,6 +175,14 @@ impl Rebuild {
         if let (Some(start), Some(end)) = (self.metadata.starting_time, self.ending_time) {
             self.metadata.duration = end.saturating_since(start);
         }
+        if self.is_recoded_open {
+            Recoding::recount(&mut self.metadata.custom_data, |topic, kind| {
+                let place = self.topics.get(&(topic.to_owned(), kind.to_owned()));
+                place.map_or(0, |place| {
+                    self.metadata.topics_with_message_count[*place].message_count
+                })
+            });
+        }
         Ok((self.metadata, self.files, self.notices))
     }
 
@@ -183,7 +194,12 @@ impl Rebuild {
         let described = summary
             .rosbag2_metadata()
             .and_then(|text| BagMetadata::from_yaml_without_lists(text).ok());
+        let recoded = summary.last_metadata(RECODED_RECORD);
+        let recoded = recoded.and_then(Recoding::list_of_record);
+        self.is_recoded_open |= recoded.is_some();
+        metadata.custom_data.extend(recoded);
         if let Some(described) = described {
+            self.is_recoded_open &= !described.custom_data.contains_key(RECODED_CUSTOM_KEY);
             metadata.custom_data.extend(described.custom_data);
             if described.ros_distro.is_some() {
                 metadata.ros_distro = described.ros_distro;

@@ -21,7 +21,7 @@ Example:
   holdall decompress lab_video -o lab                       video and depth that `compress --video` made are images again";
 
 /// The messages that carry video.
-const CARRIERS: Words<recode::Carrier> = &[
+pub const CARRIERS: Words<recode::Carrier> = &[
     (
         "foxglove",
         "foxglove_msgs/msg/CompressedVideo",
@@ -34,7 +34,7 @@ const CARRIERS: Words<recode::Carrier> = &[
     ),
     (
         "compressed_image",
-        "sensor_msgs/msg/CompressedImage of format h264 or h265",
+        "sensor_msgs/msg/CompressedImage of format h264, h265, av1 or vp9",
         recode::Carrier::CompressedImage,
     ),
 ];
@@ -78,7 +78,7 @@ pub struct CompressArguments {
     #[arg(long, value_name = "LEVEL", default_value = "default")]
     pub level: Level,
 
-    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], or lossless, also for depth of 16 bits; may be given several times, the first that matches counts
+    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], av1 or vp9 with quality=0 to 63 [default: 32], or lossless, also for depth of 16 bits; may be given several times, the first that matches counts
     #[arg(
         long,
         value_name = "TOPICS=CODEC",

@@ -3,7 +3,7 @@
 use super::{
     TransportName, console::ConsoleArguments, known::Known, upload::RecordUpload, viewers::AccessArguments,
 };
-use crate::units;
+use crate::{args::compress::CARRIERS, units};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use holdall::{
@@ -314,12 +314,43 @@ pub struct CompressionArguments {
     #[arg(long, value_name = "TOPIC=CODEC", num_args = 1..)]
     pub topic_compression: Vec<String>,
 
-    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], or lossless, also for depth of 16 bits; may be given several times, the first that matches counts
+    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], av1 or vp9 with quality=0 to 63 [default: 32], or lossless, also for depth of 16 bits; may be given several times, the first that matches counts
     ///
-    /// What cannot be encoded, or not in time, is recorded unchanged; "holdall info" and "holdall audit" have the account
+    /// What cannot be encoded, or not in time, is recorded unchanged; "holdall info" and "holdall audit" have the account. preset=NAME is the encoder's, ultrafast to veryslow; encoder=NAME (h264_nvenc, h264_vaapi, ...) or encoder=hardware is tried first. What snapshots and events write at once is more than an encoder takes: most of it stays images
     #[arg(long, value_name = "TOPICS=CODEC", value_parser = recode::Rule::video, action = clap::ArgAction::Append)]
     pub video: Vec<recode::Rule>,
+
+    /// The messages that carry the video of --video
+    #[arg(long = "as", value_name = "MESSAGE", default_value = "foxglove", requires = "video", value_parser = one_of(CARRIERS))]
+    pub carrier: recode::Carrier,
+
+    /// What happens while an encoder of --video does not follow; each step is a marker, and it is taken back when the encoder follows again
+    #[arg(long, value_name = "POLICY", default_value = "raw", requires = "video", value_parser = one_of(WHEN_BEHIND))]
+    pub video_when_behind: recode::WhenBehind,
+
+    /// Give the point clouds of these topics a smaller form: lossless, or cloudini with coordinates as multiples of resolution=METRES [default: 0.001]; may be given several times
+    #[arg(long, value_name = "TOPICS=CODEC", value_parser = recode::Rule::cloud, action = clap::ArgAction::Append)]
+    pub cloud: Vec<recode::Rule>,
 }
+
+/// What happens where an encoder does not follow.
+const WHEN_BEHIND: Words<recode::WhenBehind> = &[
+    (
+        "raw",
+        "images are recorded unchanged for some seconds",
+        recode::WhenBehind::Raw,
+    ),
+    (
+        "quality",
+        "the quality falls, in three steps; then as raw",
+        recode::WhenBehind::Quality,
+    ),
+    (
+        "rate",
+        "images are left out and counted: each second one, up to 15 of 16; then as raw",
+        recode::WhenBehind::Rate,
+    ),
+];
 
 /// When the next file begins.
 #[derive(Args, Clone, Debug, Default)]

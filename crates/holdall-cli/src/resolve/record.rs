@@ -387,24 +387,29 @@ fn check_numbers(args: &RecordArguments) -> Result<(), UsageError> {
 
 /// Topics that get another form.
 fn recoding(args: &CompressionArguments, bag: &BagArguments) -> Result<Option<LiveRecoding>, UsageError> {
-    if args.video.is_empty() {
-        return Ok(None);
-    }
+    let first = match (args.video.is_empty(), args.cloud.is_empty()) {
+        (true, true) => return Ok(None),
+        (false, _) => "--video",
+        (true, false) => "--cloud",
+    };
     if !storage(bag)?.keeps_types() {
         return Err(UsageError::Clash {
-            first: "--video",
+            first,
             second: "--storage",
-            reason: "images that cannot be encoded stay, and only mcap has topics of two types",
+            reason: "messages that cannot be encoded stay, and only mcap has topics of two types",
         });
     }
     if args.compression_mode == CompressionMode::Message {
         return Err(UsageError::Clash {
-            first: "--video",
+            first,
             second: "--compression-mode message",
-            reason: "encoded images do not become smaller; compress chunks with --storage-preset-profile zstd_fast",
+            reason: "encoded messages do not become smaller; compress chunks with --storage-preset-profile zstd_fast",
         });
     }
-    Ok(Some(recode::live(args.video.clone())))
+    let carried = |rule: recode::Rule| rule.carried_by(args.carrier);
+    let video = args.video.iter().cloned().map(carried);
+    let rules = video.chain(args.cloud.iter().cloned()).collect();
+    Ok(Some(recode::live(rules, args.video_when_behind)))
 }
 
 fn compression(args: &CompressionArguments) -> Result<CompressionOptions, UsageError> {

@@ -159,9 +159,9 @@ impl<'a> ImageFields<'a> {
         match source {
             Source::Raw => Ok(None),
             Source::Compressed => Ok(Codec::named(format).filter(|_| !is_file(self.data))),
-            Source::Video => Codec::named(format)
-                .map(Some)
-                .ok_or_else(|| format!("video of format {format:?} is not decoded; H.264 and H.265 are")),
+            Source::Video => Codec::named(format).map(Some).ok_or_else(|| {
+                format!("video of format {format:?} is not decoded; H.264, H.265, VP9 and AV1 are")
+            }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Decodes messages that are pictures of an H.264 or H.265 stream with the program `ffmpeg`.
+//! Decodes messages that are pictures of a video with the program `ffmpeg`.
 //!
 //! The stream goes in, pictures come out; the n-th belongs to the n-th message. This can be checked only when a segment of the stream has ended:
 //! until then its files are in a folder of their own. A damaged stream has fewer pictures than messages, and the images of that segment are refused,
@@ -9,6 +9,7 @@ use holdall_io::fs;
 use holdall_media::{
     elementary::{Codec, Unit},
     ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
+    packets::lead,
     picture_file::{ImageFormat, encode},
 };
 use holdall_tools::tools::Staged;
@@ -156,7 +157,12 @@ impl Video {
             return Ok(());
         }
         // A pipe that was closed: the reason is what ffmpeg reports.
-        let is_over = decoder.input.write_all(data).is_err() || decoder.pictures >= SEGMENT_PICTURES_MAX;
+        let lead = lead(self.codec, is_first, data.len());
+        let written = decoder
+            .input
+            .write_all(&lead)
+            .and_then(|()| decoder.input.write_all(data));
+        let is_over = written.is_err() || decoder.pictures >= SEGMENT_PICTURES_MAX;
         if is_over { self.end_segment() } else { Ok(()) }
     }
 

@@ -1,4 +1,4 @@
-//! Pictures of H.264 and H.265 video: each is decoded from the key frame before it, by a browser, or by `ffmpeg` in a process of its own.
+//! Pictures of video: each is decoded from the key frame before it, by a browser, or by `ffmpeg` in a process of its own.
 
 use super::{
     Place,
@@ -13,6 +13,7 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_media::{
     elementary::{Codec, Unit},
     ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
+    packets::lead,
 };
 use holdall_model::{dynamic::TypePlan, time::Timestamp};
 use holdall_tools::tools::listed_key;
@@ -194,7 +195,7 @@ impl Video {
         Ok(Picture {
             content_type: "application/octet-stream",
             bytes,
-            about: json!({"kind": "video", "codec": codec.full_name(&self.parameters), "encoding": codec.stream()}),
+            about: json!({"kind": "video", "codec": codec.full_name(&self.parameters), "encoding": codec.name()}),
         })
     }
 
@@ -214,7 +215,7 @@ impl Video {
         let failed = |error| match error {
             FfmpegError::Missing => format!(
                 "this is {} video, which this browser does not decode, and ffmpeg, which would, is not installed where holdall runs",
-                codec.stream()
+                codec.name()
             ),
             FfmpegError::Failed(reason) => format!("ffmpeg: {}", holdall_model::text::one_line(&reason)),
         };
@@ -223,7 +224,12 @@ impl Video {
             return Err("ffmpeg has no pipe".to_owned());
         };
         let units = self.units.clone();
-        let feed = move || units.iter().try_for_each(|unit| input.write_all(unit));
+        let feed = move || {
+            units.iter().enumerate().try_for_each(|(number, unit)| {
+                input.write_all(&lead(codec, number == 0, unit.len()))?;
+                input.write_all(unit)
+            })
+        };
         let (sent, received) = mpsc::sync_channel(1);
         let read = move || {
             let _ = sent.send(next_picture(&mut BufReader::new(output)));
@@ -238,7 +244,7 @@ impl Video {
             .recv_timeout(WITHIN)
             .map_err(|_| format!("ffmpeg took longer than {} s for this picture", WITHIN.as_secs()))?;
         match pixels.map_err(|error| format!("ffmpeg: {error}"))? {
-            Some(pixels) => of_pixels(&pixels, options, codec.stream()),
+            Some(pixels) => of_pixels(&pixels, options, codec.name()),
             None => Err(match ffmpeg.finish() {
                 Ok(None) => "ffmpeg found no picture in this video".to_owned(),
                 Ok(Some(reason)) => failed(FfmpegError::Failed(reason)),

@@ -20,6 +20,14 @@ impl Encoder {
         }
     }
 
+    /// Continues what another one began, of which `before` is the description.
+    pub fn after(options: CloudOptions, before: &Recoding) -> Self {
+        Self {
+            options,
+            error_max: before.error_max.unwrap_or_default(),
+        }
+    }
+
     fn encode(&mut self, message: &BagMessage) -> Result<Vec<u8>, String> {
         let cloud = read(message, false)?;
         let bare = cloud.bare()?;

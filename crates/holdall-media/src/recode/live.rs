@@ -1,39 +1,44 @@
-//! Gives images another form while they are recorded: each topic has a thread of its own, which is given up where it is late.
+//! Gives images and clouds another form while they are recorded: each topic has a thread of its own, which is given up where it is late.
 //!
 //! The messages that were given away are kept until their new form comes. An encoder that dies, hangs or is too slow costs nothing but
-//! the smaller form: its messages come back as they were, in order, and after a pause another one begins with a key frame.
+//! the smaller form: its messages come back as they were, in order, and after a pause another one begins with a key frame. Before that a policy may
+//! have lowered the quality, or the rate.
 
-use super::{Coder, How, Key, Made, Rule, Sent, depth, image::Frame, video};
-use crate::carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, definition};
+use super::{
+    How, Rule,
+    behind::Behind,
+    worker::{Batch, Job, Shared, Worker, into},
+};
+use crate::carried::definition;
+
+pub use super::behind::WhenBehind;
 use bytes::Bytes;
-use holdall_bag::reader::BagMessage;
 use holdall_io::{
     clock::{Clock, SystemClock},
     mutex::lock,
 };
 use holdall_model::{
     loss::ledger::PublisherIndex,
+    marker::Marker,
     message::{CacheEntry, Loan},
     recoding::{
         Recoding,
         live::{Given, LiveRecoder, LiveRecoding, Recoded},
     },
-    topic::{MessageDefinition, PublisherInfo, TopicId, TopicInfo},
+    topic::{MessageDefinition, TopicId, TopicInfo},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc, Mutex,
-        mpsc::{self, Receiver, SyncSender, TryRecvError},
-    },
-    thread,
+    sync::{Arc, Mutex, atomic::Ordering, mpsc::TryRecvError},
+    thread::JoinHandle,
     time::Duration,
 };
 
-/// A segment of video ends this long after its first message, so that little waits.
-const SEGMENT_MAX: Duration = Duration::from_secs(1);
-/// A message that has waited for this long comes back as it was.
-const LATE: Duration = Duration::from_secs(5);
+/// Time from a key frame to the next, and half of the loss window at most: their messages come back together.
+const SPAN_MAX: Duration = Duration::from_secs(1);
+/// A message that has waited for this long comes back as it was, or for two and a half loss windows.
+const LATE_MIN: Duration = Duration::from_secs(1);
+const LATE_MAX: Duration = Duration::from_secs(5);
 /// Pauses after an encoder was given up: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(80);
@@ -41,26 +46,46 @@ const PAUSE_MAX: Duration = Duration::from_secs(80);
 const SILENT: Duration = Duration::from_secs(2);
 /// Segments of all topics that fit into the memory for them at least.
 const SEGMENTS_MIN: usize = 4;
-/// Messages of a topic that wait for its thread.
-const JOBS_MAX: usize = 1024;
-/// What a thread made and the recorder has not taken.
-const BATCHES_MAX: usize = 64;
 /// Time between two looks for what is waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Gives images another form by these rules while they are recorded; the first rule that names a topic counts.
-pub fn live(rules: Vec<Rule>) -> LiveRecoding {
-    LiveRecoding::new(move || {
+/// Gives messages another form by these rules while they are recorded; the first rule that names a topic counts.
+pub fn live(rules: Vec<Rule>, when_behind: WhenBehind) -> LiveRecoding {
+    LiveRecoding::new(move |max_loss_window| {
         Box::new(Live {
             rules: rules.clone(),
+            pace: Pace::within(max_loss_window, when_behind),
             topics: BTreeMap::new(),
             given: 0,
         })
     })
 }
 
-/// A payload: the thread copies it, unless it was taken back before.
-type Shared = Arc<Mutex<Option<Box<dyn Loan>>>>;
+/// How long messages wait.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// From a key frame to the next.
+    span: Duration,
+    /// At most.
+    late: Duration,
+    when_behind: WhenBehind,
+}
+
+impl Pace {
+    fn within(max_loss_window: Option<Duration>, when_behind: WhenBehind) -> Self {
+        let window = max_loss_window.unwrap_or(Duration::MAX / 5);
+        let late = (window * 5 / 2).clamp(LATE_MIN, LATE_MAX);
+        Self {
+            span: SPAN_MAX.min(window / 2),
+            // A policy needs time to have an effect.
+            late: match when_behind {
+                WhenBehind::Raw => late,
+                WhenBehind::Quality | WhenBehind::Rate => 2 * late,
+            },
+            when_behind,
+        }
+    }
+}
 
 /// A message that has not come back.
 struct Pending {
@@ -74,52 +99,22 @@ struct Pending {
     given: Duration,
 }
 
-/// What a thread is to do.
-enum Job {
-    Message {
-        entry: CacheEntry,
-        raw: Shared,
-        /// It is not of the publisher whose images are encoded.
-        is_foreign: bool,
-    },
-    EndSegment,
-}
-
-/// Messages that are made together, in the order of their jobs.
-struct Batch {
-    made: Vec<(Key, Made)>,
-    into: &'static str,
-    about: Recoding,
-}
-
-/// A topic's thread.
-struct Worker {
-    jobs: SyncSender<Job>,
-    batches: Receiver<Batch>,
-}
-
-impl Worker {
-    fn start(how: How, topic: TopicInfo, before: Recoding) -> std::io::Result<Self> {
-        let (jobs, to_do) = mpsc::sync_channel(JOBS_MAX);
-        let (done, batches) = mpsc::sync_channel(BATCHES_MAX);
-        let run = move || work(&how, topic, &before, &to_do, &done);
-        thread::Builder::new().name("recode".into()).spawn(run)?;
-        Ok(Self { jobs, batches })
-    }
-}
-
 /// A topic whose messages get another form.
 struct Topic {
     info: TopicInfo,
     how: How,
+    pace: Pace,
     worker: Option<Worker>,
+    /// Threads that are ending.
+    ending: Vec<JoinHandle<()>>,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
     /// With their numbers.
     ready: VecDeque<(u64, Recoded)>,
-    /// When the first message of the segment came.
-    segment: Option<Duration>,
+    /// Bytes that the thread has since it was to end its segment, and how many a segment may have.
     segment_bytes: usize,
+    segment_bytes_max: usize,
+    behind: Behind,
     /// Until when messages keep their form.
     paused_until: Option<Duration>,
     pause: Duration,
@@ -129,23 +124,31 @@ struct Topic {
 }
 
 impl Topic {
-    fn new(info: &TopicInfo, how: How, publisher: PublisherIndex) -> Self {
+    fn new(info: &TopicInfo, how: How, publisher: PublisherIndex, pace: Pace) -> Self {
+        let into = into(&how);
+        let policy = match how {
+            How::Video(_) => pace.when_behind,
+            How::Cloud(_) => WhenBehind::Raw,
+        };
         Self {
             info: info.as_whole(),
             how,
+            pace,
             worker: None,
+            ending: Vec::new(),
             pending: VecDeque::new(),
             pending_bytes: 0,
             ready: VecDeque::new(),
-            segment: None,
             segment_bytes: 0,
+            segment_bytes_max: usize::MAX,
+            behind: Behind::new(&info.name, policy, pace.span),
             paused_until: None,
             pause: PAUSE_MIN,
             publisher: (publisher, Duration::ZERO),
             account: Recoding {
                 topic: info.name.clone(),
                 from: info.type_name.clone(),
-                into: COMPRESSED_VIDEO.to_owned(),
+                into: into.to_owned(),
                 ..Recoding::default()
             },
         }
@@ -161,6 +164,10 @@ impl Topic {
         if !is_foreign {
             self.publisher.1 = now;
         }
+        if !is_foreign && self.behind.leaves_out() {
+            return self.leave_out(message);
+        }
+        self.behind.at(entry.log_time);
         let raw = Arc::clone(&message.raw);
         self.pending_bytes += message.held_bytes;
         self.segment_bytes += message.held_bytes;
@@ -168,35 +175,57 @@ impl Topic {
         if self.paused_until.is_some_and(|until| now < until) {
             return self.release("its encoder was given up some seconds before");
         }
-        self.paused_until = None;
+        if self.paused_until.take().is_some() {
+            self.behind.resumed(&mut self.account);
+        }
         let job = Job::Message {
             entry,
             raw,
             is_foreign,
         };
         if let Err(reason) = self.send(job) {
-            return self.give_up(&reason, now);
+            self.give_up(&reason, now);
         }
-        self.segment.get_or_insert(now);
+    }
+
+    /// A message is not recorded, so that the encoder can follow.
+    fn leave_out(&mut self, message: Pending) {
+        let Some(payload) = lock(&message.raw).take() else {
+            return;
+        };
+        self.account.left_out += 1;
+        let left_out = Recoded {
+            is_left_out: true,
+            ..recoded(&message, payload, None)
+        };
+        self.ready.push_back((message.number, left_out));
     }
 
     fn send(&mut self, job: Job) -> Result<(), String> {
         let worker = match &self.worker {
             Some(worker) => worker,
             None => {
-                let started = Worker::start(self.how.clone(), self.info.clone(), self.account.clone());
+                let started = Worker::start(
+                    self.how.clone(),
+                    self.info.clone(),
+                    self.account.clone(),
+                    self.pace.span,
+                );
                 let started = started.map_err(|error| format!("no thread can be started: {error}"))?;
                 self.worker.insert(started)
             }
         };
+        let limits = &worker.limits;
+        limits.ease.store(self.behind.ease(), Ordering::Relaxed);
+        let bytes = self.segment_bytes_max;
+        limits.segment_bytes_max.store(bytes, Ordering::Relaxed);
         let sent = worker.jobs.try_send(job);
         sent.map_err(|_| "its encoder is too slow".to_owned())
     }
 
     /// Ends the segment, so that its messages come back soon.
     fn end_segment(&mut self, now: Duration) {
-        self.segment_bytes = 0;
-        if self.segment.take().is_some()
+        if std::mem::take(&mut self.segment_bytes) > 0
             && let Err(reason) = self.send(Job::EndSegment)
         {
             self.give_up(&reason, now);
@@ -212,13 +241,16 @@ impl Topic {
                 Err(TryRecvError::Disconnected) => self.give_up("its encoder has ended", now),
             }
         }
-        let is_late = |first: &Pending| now.saturating_sub(first.given) > LATE;
-        if self.pending.front().is_some_and(is_late) {
+        let oldest = self.pending.front();
+        let waited = oldest.map(|first| now.saturating_sub(first.given));
+        let is_full = self.pending_bytes / 3 > self.segment_bytes_max;
+        if waited.is_some_and(|waited| waited > self.pace.late) {
             self.give_up("its encoder is too slow", now);
-        } else if self
-            .segment
-            .is_some_and(|since| now.saturating_sub(since) >= SEGMENT_MAX)
-        {
+        } else if self.paused_until.is_none() {
+            let waited = waited.unwrap_or_default();
+            self.behind.check(waited, is_full, now, &mut self.account);
+        }
+        if self.segment_bytes / 2 > self.segment_bytes_max {
             self.end_segment(now);
         }
     }
@@ -233,6 +265,8 @@ impl Topic {
             bytes_before: self.account.bytes_before,
             bytes_after: self.account.bytes_after,
             kept: self.account.kept,
+            left_out: self.account.left_out,
+            steps: std::mem::take(&mut self.account.steps),
             reasons: std::mem::take(&mut self.account.reasons),
             keys: std::mem::take(&mut self.account.keys),
             ..about
@@ -253,6 +287,7 @@ impl Topic {
                 Err(reason) => self.keep(&reason),
             }
         }
+        self.segment_bytes = self.pending_bytes;
         // None of them is understood without the first.
         let batch = self.ready.range_mut(begin..);
         let bytes = batch.map(|(_, one)| {
@@ -300,36 +335,56 @@ impl Topic {
 
     fn put(&mut self, message: Pending, payload: Box<dyn Loan>, into: Option<&'static str>) {
         self.pending_bytes = self.pending_bytes.saturating_sub(message.held_bytes);
-        let recoded = Recoded {
-            entry: message.entry,
-            run_bytes: payload.len().max(1),
-            payload,
-            into,
-            bytes: message.bytes,
-            held_bytes: message.held_bytes,
-        };
-        self.ready.push_back((message.number, recoded));
+        self.ready
+            .push_back((message.number, recoded(&message, payload, into)));
     }
 
     /// All messages come back as they were.
     fn release(&mut self, reason: &str) {
-        self.segment = None;
+        self.segment_bytes = 0;
         while !self.pending.is_empty() {
             self.keep(reason);
         }
     }
 
     fn give_up(&mut self, reason: &str, now: Duration) {
-        self.worker = None;
+        self.ending.retain(|thread| !thread.is_finished());
+        if let Some(worker) = self.worker.take() {
+            self.ending.push(worker.stop());
+            self.behind.gave_up(reason, &mut self.account);
+        }
         self.release(reason);
         self.paused_until = Some(now + self.pause);
         self.pause = (2 * self.pause).min(PAUSE_MAX);
     }
 }
 
-/// Gives images another form while they are recorded.
+impl Drop for Topic {
+    fn drop(&mut self) {
+        let worker = self.worker.take().map(Worker::stop);
+        // Their programs must not run longer than this one.
+        for thread in self.ending.drain(..).chain(worker) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn recoded(message: &Pending, payload: Box<dyn Loan>, into: Option<&'static str>) -> Recoded {
+    Recoded {
+        entry: message.entry,
+        run_bytes: payload.len().max(1),
+        payload,
+        into,
+        is_left_out: false,
+        bytes: message.bytes,
+        held_bytes: message.held_bytes,
+    }
+}
+
+/// Gives messages another form while they are recorded.
 struct Live {
     rules: Vec<Rule>,
+    pace: Pace,
     topics: BTreeMap<TopicId, Topic>,
     given: u64,
 }
@@ -342,14 +397,10 @@ impl Live {
     }
 
     fn step(&mut self, room_bytes: usize, now: Duration) {
-        for topic in self.topics.values_mut() {
-            topic.step(now);
-        }
         let segment_bytes_max = room_bytes / SEGMENTS_MIN / self.topics.len().max(1);
         for topic in self.topics.values_mut() {
-            if topic.segment_bytes > segment_bytes_max {
-                topic.end_segment(now);
-            }
+            topic.segment_bytes_max = segment_bytes_max;
+            topic.step(now);
         }
         let pending: usize = self.topics.values().map(|topic| topic.pending_bytes).sum();
         if pending > room_bytes
@@ -390,7 +441,8 @@ impl LiveRecoder for Live {
         };
         self.given += 1;
         let known = self.topics.entry(entry.topic);
-        let known = known.or_insert_with(|| Topic::new(topic, rule.how().clone(), entry.publisher));
+        let known =
+            known.or_insert_with(|| Topic::new(topic, rule.how().clone(), entry.publisher, self.pace));
         known.add(pending);
     }
 
@@ -410,9 +462,16 @@ impl LiveRecoder for Live {
         ready
     }
 
-    fn oldest(&self) -> Option<Duration> {
-        let first = |topic: &Topic| topic.pending.front().map(|message| message.received);
-        self.topics.values().filter_map(first).min()
+    fn oldest(&self) -> Option<(&str, Duration)> {
+        let first = |topic: &'_ Topic| topic.pending.front().map(|message| message.received);
+        let all = self.topics.values();
+        all.filter_map(|topic| Some((topic.info.name.as_str(), first(topic)?)))
+            .min_by_key(|(_, received)| *received)
+    }
+
+    fn take_markers(&mut self) -> Vec<Marker> {
+        let topics = self.topics.values_mut();
+        topics.flat_map(|topic| topic.behind.take_markers()).collect()
     }
 
     fn given(&self) -> u64 {
@@ -421,8 +480,11 @@ impl LiveRecoder for Live {
 
     fn back(&self) -> u64 {
         let first = |topic: &Topic| {
-            let ready = topic.ready.front().map(|(number, _)| *number);
-            ready.or_else(|| Some(topic.pending.front()?.number))
+            // Those that are left out are ready before those that came before them.
+            let ready = topic.ready.iter().map(|(number, _)| *number);
+            ready
+                .chain(topic.pending.front().map(|message| message.number))
+                .min()
         };
         self.topics.values().filter_map(first).min().unwrap_or(self.given)
     }
@@ -432,94 +494,21 @@ impl LiveRecoder for Live {
     }
 }
 
-/// A copy of the bytes; `None` if the message has come back.
-fn copy(raw: &Shared) -> Option<Bytes> {
-    let raw = lock(raw);
-    let payload = raw.as_ref()?;
-    let mut bytes = Vec::with_capacity(payload.len());
-    payload.for_each_slice(&mut |slice| bytes.extend_from_slice(slice));
-    Some(bytes.into())
-}
-
-/// The thread of a topic.
-fn work(how: &How, topic: TopicInfo, before: &Recoding, jobs: &Receiver<Job>, done: &SyncSender<Batch>) {
-    let foreign = Arc::new(TopicInfo {
-        publisher: Some(Box::new(PublisherInfo::default())),
-        ..topic.clone()
-    });
-    let own = Arc::new(topic);
-    let mut coder: Option<(Box<dyn Coder>, &'static str)> = None;
-    for job in jobs {
-        let mut made = Vec::new();
-        let mut send = |key, one| {
-            made.push((key, one));
-            true
-        };
-        let mut sent = Sent {
-            to: &mut send,
-            is_over: false,
-        };
-        match job {
-            Job::Message {
-                entry,
-                raw,
-                is_foreign,
-            } => {
-                let Some(payload) = copy(&raw) else { return };
-                let message = BagMessage {
-                    topic: Arc::clone(if is_foreign { &foreign } else { &own }),
-                    stamp: entry.log_time,
-                    log_time: entry.log_time,
-                    publish_time: entry.publish_time.unwrap_or(entry.log_time),
-                    sequence: entry.sequence.unwrap_or(0) as u32,
-                    payload,
-                };
-                if coder.is_none() {
-                    coder = begin(how, &message, before);
-                }
-                match &mut coder {
-                    Some((coder, _)) => coder.take(&message, &mut sent),
-                    None => sent.send(Key::of(&message), Err("it is not an image".to_owned())),
-                }
-            }
-            Job::EndSegment => {
-                if let Some((coder, _)) = &mut coder {
-                    coder.end(&mut sent);
-                }
-            }
-        }
-        if made.is_empty() {
-            continue;
-        }
-        let mut about = before.clone();
-        if let Some((coder, _)) = &coder {
-            coder.describe(&mut about);
-        }
-        let into = coder.as_ref().map_or(COMPRESSED_VIDEO, |(_, into)| into);
-        if done.send(Batch { made, into, about }).is_err() {
-            return;
-        }
-    }
-}
-
-/// What encodes the messages that begin with this one; `None` while it is not known, because that depends on their pixels.
-fn begin(how: &How, first: &BagMessage, before: &Recoding) -> Option<(Box<dyn Coder>, &'static str)> {
-    let How::Video(options) = how else {
-        return None;
-    };
-    let is_deep = || Frame::read(first).map(|frame| frame.pixels.is_deep);
-    if options.quality.is_none() && is_deep().ok()? {
-        return Some((Box::new(depth::Encoder::after(before)), COMPRESSED_IMAGE));
-    }
-    let into = options.carrier.type_name();
-    let encoder = video::Encoder::new(options.clone()).after(before);
-    Some((Box::new(encoder), into))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            Key, Made,
+            worker::{BATCHES_MAX, JOBS_MAX},
+        },
+        *,
+    };
+    use crate::ffmpeg::Stop;
     use holdall_model::{message::PayloadRef, time::Timestamp};
+    use std::{
+        sync::mpsc::{self, Receiver, SyncSender},
+        thread,
+    };
 
     fn pending(number: u64, now: Duration) -> Pending {
         let payload: Box<dyn Loan> = Box::new(Box::<[u8]>::from([number as u8; 10]));
@@ -541,14 +530,26 @@ mod tests {
     }
 
     /// A topic whose thread does nothing.
-    fn topic() -> (Topic, SyncSender<Batch>, Receiver<Job>) {
+    fn topic(policy: WhenBehind) -> (Topic, SyncSender<Batch>, Receiver<Job>) {
         let How::Video(options) = Rule::video("/camera=h264").unwrap().how().clone() else {
             panic!()
         };
-        let mut topic = Topic::new(&TopicInfo::default(), How::Video(options), PublisherIndex(0));
+        let pace = Pace::within(None, policy);
+        let mut topic = Topic::new(
+            &TopicInfo::default(),
+            How::Video(options),
+            PublisherIndex(0),
+            pace,
+        );
         let ((jobs, to_do), (done, batches)) =
             (mpsc::sync_channel(JOBS_MAX), mpsc::sync_channel(BATCHES_MAX));
-        topic.worker = Some(Worker { jobs, batches });
+        topic.worker = Some(Worker {
+            jobs,
+            batches,
+            stop: Stop::default(),
+            limits: Arc::default(),
+            thread: thread::spawn(|| {}),
+        });
         (topic, done, to_do)
     }
 
@@ -564,7 +565,7 @@ mod tests {
                 .into_iter()
                 .map(|(number, made)| (key(number), made))
                 .collect(),
-            into: COMPRESSED_VIDEO,
+            into: crate::carried::COMPRESSED_VIDEO,
             about: Recoding::default(),
         }
     }
@@ -582,11 +583,12 @@ mod tests {
 
     #[test]
     fn a_segment_comes_back_as_one_run_in_order() {
-        let (mut topic, done, to_do) = topic();
+        let (mut topic, done, to_do) = topic(WhenBehind::Raw);
         for number in 0..4 {
             topic.add(pending(number, Duration::ZERO));
         }
-        topic.step(SEGMENT_MAX);
+        topic.segment_bytes_max = 10;
+        topic.step(Duration::ZERO);
         assert_eq!(
             to_do
                 .try_iter()
@@ -600,7 +602,7 @@ mod tests {
         };
         done.send(batch((0..3).map(|number| (number, made(number)))))
             .unwrap();
-        topic.step(SEGMENT_MAX);
+        topic.step(Duration::ZERO);
         assert_eq!(
             back(&mut topic),
             [(0, true, 16, 100), (1, false, 0, 1), (2, true, 0, 102)]
@@ -618,12 +620,12 @@ mod tests {
     fn what_a_lost_encoder_had_comes_back_as_it_was() {
         let now = Duration::from_secs(10);
         for fault in ["hangs", "ends", "lies"] {
-            let (mut topic, done, to_do) = topic();
+            let (mut topic, done, to_do) = topic(WhenBehind::Raw);
             for number in 0..3 {
                 topic.add(pending(number, now));
             }
             match fault {
-                "hangs" => topic.step(now + LATE + Duration::from_millis(1)),
+                "hangs" => topic.step(now + LATE_MAX + Duration::from_millis(1)),
                 "ends" => {
                     drop((done, to_do));
                     topic.step(now);
@@ -645,5 +647,47 @@ mod tests {
                 "another one is tried"
             );
         }
+    }
+    #[test]
+    fn behind_by_rate_images_are_left_out_at_once_until_it_follows_again() {
+        let (mut topic, done, _to_do) = topic(WhenBehind::Rate);
+        for number in 0..3 {
+            topic.add(pending(number, Duration::ZERO));
+        }
+        let late = Duration::from_secs(3);
+        topic.step(late);
+        for number in 3..7 {
+            topic.add(pending(number, late));
+        }
+        let out: Vec<(u64, bool)> = topic
+            .ready
+            .iter()
+            .map(|(number, one)| (*number, one.is_left_out))
+            .collect();
+        assert_eq!(out, [(3, true), (5, true)]);
+        assert_eq!((topic.account.left_out, topic.account.steps.len()), (2, 1));
+        assert_eq!(topic.behind.take_markers().len(), 1);
+        let made = [0, 1, 2, 4, 6].map(|number| (number, Ok(Bytes::from_static(b"x"))));
+        done.send(batch(made)).unwrap();
+        topic.step(late);
+        assert_eq!(topic.account.messages, 5);
+        topic.step(late + Duration::from_secs(20));
+        topic.step(late + Duration::from_secs(40));
+        topic.add(pending(7, late + Duration::from_secs(40)));
+        assert_eq!((topic.account.left_out, topic.account.steps.len()), (2, 2));
+    }
+
+    #[test]
+    fn messages_come_back_within_the_loss_window_where_that_is_possible() {
+        let pace = |millis| {
+            let window = Some(Duration::from_millis(millis));
+            let pace = Pace::within(window, WhenBehind::Raw);
+            (pace.span.as_millis(), pace.late.as_millis())
+        };
+        assert_eq!(pace(2000), (1000, 5000));
+        assert_eq!(pace(500), (250, 1250));
+        assert_eq!(pace(50), (25, 1000));
+        let never = Pace::within(None, WhenBehind::Rate);
+        assert_eq!((never.span, never.late), (SPAN_MAX, 2 * LATE_MAX));
     }
 }

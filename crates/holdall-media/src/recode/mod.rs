@@ -1,17 +1,20 @@
 //! Gives images and point clouds a smaller form while a bag is copied, and their first one again: each topic in a thread of its own, which reads ahead.
 
+mod behind;
 mod cloud;
 mod compare;
 mod depth;
+mod encoder;
 mod image;
 mod live;
 mod playing;
 mod rule;
 mod verify;
 mod video;
+mod worker;
 
 pub use compare::{DecodedTopic, Tolerance, compare};
-pub use live::live;
+pub use live::{WhenBehind, live};
 pub use playing::playing;
 pub use rule::{Carrier, CloudOptions, How, Rule};
 pub use verify::{VerifyError, verify};
@@ -21,6 +24,7 @@ use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition},
     cloud::{CLOUD, COMPRESSED_CLOUD},
     elementary::Codec,
+    ffmpeg::Stop,
 };
 use bytes::Bytes;
 use holdall_bag::{
@@ -94,6 +98,8 @@ impl Sent<'_> {
 trait Coder: Send {
     fn take(&mut self, message: &BagMessage, sent: &mut Sent<'_>);
     fn end(&mut self, sent: &mut Sent<'_>);
+    /// Steps by which the quality is to be lower than requested, and the bytes that it may hold back.
+    fn set_limits(&mut self, _ease: u8, _segment_bytes_max: usize) {}
     /// Adds what it knows of what it did.
     fn describe(&self, about: &mut Recoding);
 }
@@ -304,7 +310,7 @@ impl Recoder {
                     })
                 }
                 How::Video(options) => Stream::start(inputs, topic, options.carrier.type_name(), move || {
-                    Box::new(video::Encoder::new(options))
+                    Box::new(video::Encoder::new(options, &Stop::default()))
                 }),
             };
             self.streams.insert(topic.name.clone(), stream?);

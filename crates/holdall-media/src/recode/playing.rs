@@ -5,7 +5,7 @@ use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition, video_unit},
     cloud::{CLOUD, COMPRESSED_CLOUD},
     elementary::Codec,
-    ffmpeg::version,
+    ffmpeg::{Stop, version},
 };
 use bytes::Bytes;
 use holdall_bag::reader::{BagMessage, BagSet, MessageFilter};
@@ -90,7 +90,7 @@ impl Playing {
         }
         let needs_decoder = |(into, _): &(Become, _)| matches!(into, Become::Images(_) | Become::Files);
         if let Some(((topic, _), _)) = found.iter().find(|(_, known)| needs_decoder(known)) {
-            version().map_err(|error| format!("the video on {topic} cannot be decoded: {error}"))?;
+            version(&Stop::default()).map_err(|error| format!("the video on {topic} cannot be decoded: {error}"))?;
         }
         Ok(Self {
             inputs: inputs.clone(),

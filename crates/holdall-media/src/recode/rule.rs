@@ -1,6 +1,9 @@
 //! Which topics get which form, as a user writes it: `TOPICS=h264,quality=23`, `TOPICS=cloudini,resolution=0.001`.
 
-use super::VideoOptions;
+use super::{
+    VideoOptions,
+    encoder::{HARDWARE, PRESETS, encoders, quality_max},
+};
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE},
     cloud::CLOUD,
@@ -11,20 +14,8 @@ use holdall_model::topic::TopicInfo;
 
 /// The quality of lossy video: high enough that differences are hard to see.
 const QUALITY: u8 = 23;
-/// The largest number for it, which is the worst quality.
-const QUALITY_MAX: u8 = 51;
-/// Presets of the encoders.
-const PRESETS: [&str; 9] = [
-    "ultrafast",
-    "superfast",
-    "veryfast",
-    "faster",
-    "fast",
-    "medium",
-    "slow",
-    "slower",
-    "veryslow",
-];
+/// The same for VP9 and AV1, whose numbers go further.
+const QUALITY_OF_63: u8 = 32;
 const PRESET: &str = "veryfast";
 /// The resolution of coordinates in metres.
 const RESOLUTION: f32 = 0.001;
@@ -91,8 +82,23 @@ fn parts<'a>(
     Ok((topics, name, words))
 }
 
+/// An encoder of a codec, by its name in ffmpeg.
+fn known_encoder(codec: Codec, name: &str) -> Result<String, String> {
+    let (software, hardware) = encoders(codec);
+    let mut all = [HARDWARE].iter().chain(hardware).chain(software);
+    if all.clone().any(|known| *known == name) {
+        return Ok(name.to_owned());
+    }
+    let first = all.next().copied().unwrap_or_default();
+    let all = all.fold(first.to_owned(), |all, one| format!("{all}, {one}"));
+    Err(format!(
+        "encoder {name:?} is unknown for {}: expected {all}",
+        codec.format()
+    ))
+}
+
 impl Rule {
-    /// Reads `TOPICS=CODEC[,quality=N][,preset=NAME]`; the topics are a pattern that matches the whole name.
+    /// Reads `TOPICS=CODEC[,quality=N][,preset=NAME][,encoder=NAME]`; the topics are a pattern that matches the whole name.
     ///
     /// # Errors
     /// Text of any other form, as one clause.
@@ -101,31 +107,41 @@ impl Rule {
         let (codec, quality) = match name {
             "h264" => (Codec::H264, Some(QUALITY)),
             "h265" => (Codec::H265, Some(QUALITY)),
+            "vp9" => (Codec::Vp9, Some(QUALITY_OF_63)),
+            "av1" => (Codec::Av1, Some(QUALITY_OF_63)),
             "lossless" => (Codec::H264, None),
-            other => return Err(format!("{other:?} is unknown: expected h264, h265 or lossless")),
+            other => {
+                return Err(format!(
+                    "{other:?} is unknown: expected h264, h265, av1, vp9 or lossless"
+                ));
+            }
         };
         let mut options = VideoOptions {
             codec,
             quality,
             preset: PRESET.to_owned(),
+            encoder: None,
             carrier: Carrier::default(),
         };
         for word in words {
             match word.split_once('=') {
                 Some(("quality", number)) if quality.is_some() => {
-                    let number = number.parse().ok().filter(|number| *number <= QUALITY_MAX);
-                    let number = number.ok_or_else(|| {
-                        format!("{word:?}: expected a quality of 0 (best) to {QUALITY_MAX}")
-                    })?;
+                    let most = quality_max(codec);
+                    let number = number.parse().ok().filter(|number| *number <= most);
+                    let number = number
+                        .ok_or_else(|| format!("{word:?}: expected a quality of 0 (best) to {most}"))?;
                     options.quality = Some(number);
                 }
-                Some(("preset", preset)) if PRESETS.contains(&preset) => {
+                Some(("preset", preset)) if PRESETS.iter().any(|(known, _)| *known == preset) => {
                     preset.clone_into(&mut options.preset);
                 }
+                Some(("encoder", encoder)) if quality.is_some() => {
+                    options.encoder = Some(known_encoder(codec, encoder)?);
+                }
                 _ => {
+                    let presets = PRESETS.map(|(name, _)| name).join("|");
                     return Err(format!(
-                        "{word:?} is not a setting of {name}: expected quality=N (h264, h265) or preset={}",
-                        PRESETS.join("|")
+                        "{word:?} is not a setting of {name}: expected preset={presets}, or where something may be lost quality=N or encoder=NAME"
                     ));
                 }
             }
@@ -241,7 +257,10 @@ mod tests {
     fn other_texts_are_refused_with_a_clause() {
         for (text, word) in [
             ("/camera", "expected topics"),
-            ("/camera=vp9", "unknown"),
+            ("/camera=vp8", "unknown"),
+            ("/camera=av1,quality=64", "0 (best) to 63"),
+            ("/camera=h264,encoder=hevc_nvenc", "expected hardware, h264_nvenc"),
+            ("/camera=lossless,encoder=libx264", "not a setting"),
             ("/camera=h264,quality=99", "quality"),
             ("/camera=lossless,quality=9", "not a setting"),
             ("/camera=h264,speed=9", "not a setting"),

@@ -1,17 +1,18 @@
-//! Images to video and back, by `ffmpeg`: a segment of the stream at a time, each in a process of its own.
+//! Images to video and back, by `ffmpeg`: an encoder runs on from segment to segment, a decoder has a process for each.
 //!
-//! A segment begins with a key frame and has one each second. Its pictures are given out when they are complete: each message has exactly one,
-//! none depends on a later one, the parameters are where a decoder needs them, and one of them was decoded and compared with its image. Else all
-//! messages of the segment keep their form.
+//! A segment begins with a key frame and has one only. Its pictures are given out when they are complete: each message has exactly one, none depends
+//! on a later one, the parameters are where a decoder needs them, and of some segments one picture was decoded and compared with its image, of lossless
+//! ones all. Else all messages of the segment keep their form.
 
 use super::{
     Carrier, Coder, Key, Made, Sent,
+    encoder::{Shape, check, choose, command},
     image::{Frame, Taken, channel, is_grey, is_same, restored, rgb},
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
-    elementary::{Codec, Unit, access_units},
-    ffmpeg::{Filter, PICTURE_BYTES_MAX, PROGRAM, decode, decode_each, version},
+    elementary::{Codec, Pictures, Unit},
+    ffmpeg::{Filter, PICTURE_BYTES_MAX, Stop, decode, decode_each, version},
     likeness::{PSNR_MIN, psnr, ssim},
     picture_file::{ImageFormat, encode},
     pixels::Pixels,
@@ -22,16 +23,14 @@ use holdall_model::{
     recoding::{Exactness, ImageForm, Likeness, Recoding},
     topic::PublisherInfo,
 };
-use std::{ops::Range, process::Command};
+use std::{collections::VecDeque, time::Duration};
 
 /// Pixels of a segment in bytes when decoded: about the memory that each topic needs.
 const SEGMENT_BYTES_MAX: usize = 128 << 20;
 /// Pictures of a segment.
 const SEGMENT_PICTURES_MAX: usize = 300;
-/// Time between two key frames.
-const KEY_NANOS: i64 = 1_000_000_000;
-/// A key frame that would come later than this begins a new segment.
-const KEY_NANOS_MAX: i64 = 1_250_000_000;
+/// A segment is over after a quarter more than the time that it is to have.
+const SPAN_PARTS: u32 = 4;
 /// Segments that fail one after the other: after them no more are tried.
 const FAILURES_MAX: u32 = 3;
 /// Bytes that a picture may have beyond those of its pixels.
@@ -42,6 +41,8 @@ const GROUP_PICTURES_MAX: usize = 3000;
 const JPEG_QUALITY: u8 = 95;
 /// Pictures a second where nothing is known.
 const RATE: usize = 30;
+/// While recording, a picture of one segment in ten is compared with its image, and of the first one of each process.
+const COMPARED_EACH: u64 = 10;
 
 /// How images become video.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct VideoOptions {
     pub quality: Option<u8>,
     /// The encoder's preset.
     pub preset: String,
+    /// The encoder that is tried first, as ffmpeg names it, or `hardware` for those that a codec has; others are those of ffmpeg's libraries.
+    pub encoder: Option<String>,
     /// What carries the pictures.
     pub carrier: Carrier,
 }
@@ -69,19 +72,49 @@ struct Image {
     checksum: u32,
 }
 
-/// A part of the stream that one process encodes.
+/// A key frame and the pictures until the next one.
 struct Segment {
-    filter: Filter,
     waiting: Vec<Waiting>,
     pictures: usize,
-    pictures_max: usize,
-    /// Pictures from a key frame to the next.
-    group: usize,
     first_nanos: i64,
     last_nanos: i64,
-    key_nanos: i64,
     /// A picture, by its number, that is compared.
-    sample: (usize, Pixels),
+    sample: Option<(usize, Pixels)>,
+}
+
+impl Segment {
+    /// Pictures a second; `None` for a single one.
+    fn rate(&self) -> Option<usize> {
+        let span = self.last_nanos.saturating_sub(self.first_nanos);
+        if self.pictures < 2 || span <= 0 {
+            return None;
+        }
+        let rate = (self.pictures as i64 - 1) * 1_000_000_000 / span;
+        let rate = usize::try_from(rate).unwrap_or(RATE);
+        Some(rate.clamp(1, SEGMENT_PICTURES_MAX))
+    }
+}
+
+/// A process, and what has not come out of it.
+struct Run {
+    filter: Filter,
+    stream: Pictures,
+    made: VecDeque<Vec<u8>>,
+    /// The last one is being filled; others are complete.
+    segments: VecDeque<Segment>,
+    shape: Shape,
+    /// Segments that it has begun.
+    begun: u64,
+}
+
+impl Run {
+    /// The segment that takes the next picture.
+    fn open(&mut self) -> Option<&mut Segment> {
+        let group = self.shape.group;
+        self.segments
+            .back_mut()
+            .filter(|segment| segment.pictures < group)
+    }
 }
 
 /// Encodes the images of a topic.
@@ -93,16 +126,26 @@ pub(super) struct Encoder {
     pictures: u64,
     /// Pictures a second.
     rate: usize,
-    segment: Option<Segment>,
+    /// Time from a key frame to the next.
+    span: Duration,
+    is_live: bool,
+    /// Bytes of the images of a segment, at most.
+    segment_bytes_max: usize,
+    ease: u8,
+    stop: Stop,
+    run: Option<Run>,
     failures: u32,
     gave_up: Option<String>,
-    encoder: String,
+    /// The program with its version.
+    program: String,
+    /// The encoder that works, with what was said of others.
+    chosen: Option<(String, Vec<String>)>,
     likeness: Likeness,
 }
 
 impl Encoder {
-    pub fn new(options: VideoOptions) -> Self {
-        let (encoder, gave_up) = match version() {
+    pub fn new(options: VideoOptions, stop: &Stop) -> Self {
+        let (program, gave_up) = match version(stop) {
             Ok(version) => (version, None),
             Err(error) => (String::new(), Some(error.to_string())),
         };
@@ -112,19 +155,27 @@ impl Encoder {
             publisher: None,
             pictures: 0,
             rate: RATE,
-            segment: None,
+            span: Duration::from_secs(1),
+            is_live: false,
+            segment_bytes_max: SEGMENT_BYTES_MAX,
+            ease: 0,
+            stop: stop.clone(),
+            run: None,
             failures: 0,
             gave_up,
-            encoder,
+            program,
+            chosen: None,
             likeness: Likeness::default(),
         }
     }
 
-    /// Continues what another one began, of which `before` is the description.
-    pub fn after(mut self, before: &Recoding) -> Self {
+    /// Continues, while a recording runs, what another one began, of which `before` is the description; its segments have this `span`.
+    pub fn live_after(mut self, before: &Recoding, span: Duration) -> Self {
         self.form.clone_from(&before.image);
         self.publisher = Some(None);
         self.likeness = before.likeness.unwrap_or_default();
+        self.is_live = true;
+        self.span = span;
         self
     }
 
@@ -175,104 +226,208 @@ impl Encoder {
         }
     }
 
-    fn begin(&self, nanos: i64, pixels: &Pixels) -> Result<Segment, String> {
+    /// What the next process is to do.
+    fn shape(&self, picture_bytes: usize) -> Shape {
+        let fits = self.segment_bytes_max / picture_bytes.max(1);
+        let pictures = (self.rate as f64 * self.span.as_secs_f64()).round() as usize;
+        Shape {
+            rate: self.rate,
+            group: pictures.min(fits).clamp(1, pictures_max(picture_bytes)),
+            is_live: self.is_live,
+            ease: self.ease,
+        }
+    }
+
+    fn begin(&mut self, pixels: &Pixels) -> Result<Run, String> {
         let picture_bytes = picture_bytes(pixels.width, pixels.height);
-        let pictures_max = pictures_max(picture_bytes);
-        let group = self.rate.clamp(1, pictures_max);
-        let mut command = encoder(&self.options, pixels, self.rate, group);
-        let bytes_max = stream_bytes_max(picture_bytes) as u64;
-        let filter = Filter::start(&mut command, bytes_max).map_err(|error| error.to_string())?;
-        Ok(Segment {
-            filter,
-            waiting: Vec::new(),
-            pictures: 0,
-            pictures_max,
-            group,
-            first_nanos: nanos,
-            last_nanos: nanos,
-            key_nanos: nanos,
-            sample: (0, pixels.clone()),
+        let shape = self.shape(picture_bytes);
+        let (name, _) = match &self.chosen {
+            Some(chosen) => chosen,
+            None => {
+                let chosen = choose(&self.options, pixels, &self.stop)?;
+                for refused in &chosen.1 {
+                    tracing::warn!("{refused}; {} encodes", chosen.0);
+                }
+                self.chosen.insert(chosen)
+            }
+        };
+        let mut command = command(&self.options, name, pixels, &shape);
+        let bytes_max = stream_bytes_max(picture_bytes);
+        let filter = Filter::start(&mut command, bytes_max as u64, &self.stop);
+        Ok(Run {
+            filter: filter.map_err(|error| error.to_string())?,
+            stream: Pictures::new(self.options.codec, bytes_max),
+            made: VecDeque::new(),
+            segments: VecDeque::new(),
+            shape,
+            begun: 0,
         })
     }
 
-    /// Adds an image to the segment, which begins with it if there is none.
-    fn add(&mut self, key: Key, frame: Frame) -> Result<(), (Vec<Waiting>, String)> {
+    /// Adds an image to the segment, or to a new one.
+    fn add(&mut self, key: Key, frame: Frame) -> Result<(), String> {
         let nanos = key.log_time.as_nanos();
-        let mut segment = match self.segment.take() {
-            Some(segment) => segment,
-            None => match self.begin(nanos, &frame.pixels) {
-                Ok(segment) => segment,
-                Err(reason) => return Err((vec![waiting(key, &frame, 0)], reason)),
-            },
+        let checksum = match self.is_lossless() {
+            true => crc32fast::hash(&frame.pixels.bytes),
+            false => 0,
         };
-        if segment.pictures.is_multiple_of(segment.group) {
-            segment.key_nanos = nanos;
-        }
-        if segment.pictures == segment.group / 2 {
-            segment.sample = (segment.pictures, frame.pixels.clone());
-        }
-        let checksum = if self.is_lossless() {
-            crc32(&frame.pixels.bytes)
-        } else {
-            0
+        let mut run = match self.run.take() {
+            Some(run) => run,
+            None => self.begin(&frame.pixels)?,
         };
-        segment.waiting.push(waiting(key, &frame, checksum));
-        segment.pictures += 1;
-        segment.last_nanos = nanos;
-        if let Err(error) = segment.filter.feed(frame.pixels.bytes) {
-            return Err((segment.waiting, error.to_string()));
+        if run.open().is_none() {
+            let is_compared = !self.is_live || run.begun.is_multiple_of(COMPARED_EACH);
+            run.begun += 1;
+            run.segments.push_back(Segment {
+                waiting: Vec::new(),
+                pictures: 0,
+                first_nanos: nanos,
+                last_nanos: nanos,
+                sample: (is_compared && !self.is_lossless()).then(|| (0, frame.pixels.clone())),
+            });
         }
-        self.segment = Some(segment);
+        let half = run.shape.group / 2;
+        if let Some(segment) = run.segments.back_mut() {
+            if let Some(sample) = segment.sample.as_mut().filter(|_| segment.pictures == half) {
+                *sample = (half, frame.pixels.clone());
+            }
+            let image = Image {
+                taken: frame.taken,
+                checksum,
+            };
+            segment.waiting.push(Waiting {
+                key,
+                image: Ok(image),
+            });
+            segment.pictures += 1;
+            segment.last_nanos = nanos;
+        }
+        let fed = run.filter.feed(frame.pixels.bytes);
+        self.run = Some(run);
+        fed.map_err(|error| error.to_string())
+    }
+
+    /// Whether the process must end before a picture of this time: its groups would not be what they are to be.
+    fn is_due(&self, nanos: i64) -> bool {
+        let Some((run, last)) = self
+            .run
+            .as_ref()
+            .and_then(|run| Some((run, run.segments.back()?)))
+        else {
+            return false;
+        };
+        let span_max = self.span + self.span / SPAN_PARTS;
+        let since = |begin: i64| Duration::from_nanos(nanos.saturating_sub(begin).max(0).cast_unsigned());
+        if self.ease != run.shape.ease || nanos < last.last_nanos || since(last.last_nanos) > span_max {
+            return true;
+        }
+        if last.pictures < run.shape.group {
+            return since(last.first_nanos) > span_max;
+        }
+        let Some(form) = &self.form else { return false };
+        let wanted = self.shape(picture_bytes(form.width, form.height));
+        wanted.group.abs_diff(run.shape.group) > run.shape.group / 4
+    }
+
+    /// Gives out the segments whose pictures have come.
+    fn deliver(&mut self, sent: &mut Sent<'_>) -> Result<(), String> {
+        let Some(run) = &mut self.run else {
+            return Ok(());
+        };
+        let part = run.filter.take().map_err(|error| error.to_string())?;
+        if !part.is_empty() {
+            run.made.extend(run.stream.add(&part, false)?);
+        }
+        while let Some(run) = &mut self.run
+            && let Some(first) = run.segments.front()
+            && first.pictures == run.shape.group
+            && run.made.len() >= first.pictures
+        {
+            let made: Vec<_> = run.made.drain(..run.shape.group).collect();
+            self.rate = first.rate().unwrap_or(self.rate);
+            let Some(segment) = run.segments.pop_front() else {
+                break;
+            };
+            if let Err((segment, reason)) = self.give_out(segment, &made, sent) {
+                if let Some(run) = &mut self.run {
+                    run.segments.push_front(segment);
+                }
+                return Err(reason);
+            }
+        }
         Ok(())
     }
 
-    fn is_due(&self, nanos: i64) -> bool {
-        self.segment.as_ref().is_some_and(|segment| {
-            let is_key = segment.pictures.is_multiple_of(segment.group);
-            let since_key = nanos.saturating_sub(segment.key_nanos);
-            segment.pictures >= segment.pictures_max
-                || nanos < segment.last_nanos
-                || (!is_key && since_key > KEY_NANOS_MAX)
-                || since_key > 2 * KEY_NANOS_MAX
-        })
-    }
-
-    /// Ends the segment and gives out its pictures, or its messages in the form that they have.
-    fn end_segment(&mut self, sent: &mut Sent<'_>) {
-        let Some(segment) = self.segment.take() else {
+    /// Ends the process, and gives out all pictures, or messages in the form that they have.
+    fn end_run(&mut self, sent: &mut Sent<'_>) {
+        let delivered = self.deliver(sent);
+        let Some(run) = self.run.take() else {
             return;
         };
-        let span = segment.last_nanos.saturating_sub(segment.first_nanos);
-        if segment.pictures > 1 && span > 0 {
-            let rate = (segment.pictures as i64 - 1) * KEY_NANOS / span;
-            self.rate = usize::try_from(rate)
-                .unwrap_or(RATE)
-                .clamp(1, SEGMENT_PICTURES_MAX);
-        }
-        let (codec, group, sample) = (self.options.codec, segment.group, segment.sample);
-        let stream = segment.filter.finish().map_err(|error| error.to_string());
-        let units = stream.and_then(|stream| {
-            let units = access_units(codec, &stream);
-            check_units(codec, &stream, &units, segment.pictures, group)?;
-            self.compare(&stream, &units, &sample, &segment.waiting)?;
-            Ok((stream, units))
+        let Run {
+            filter,
+            mut stream,
+            mut made,
+            mut segments,
+            ..
+        } = run;
+        let rest = delivered.and_then(|()| {
+            let rest = filter.finish().map_err(|error| error.to_string())?;
+            stream.add(&rest, true)
         });
-        match units {
-            Ok((stream, units)) => {
-                self.failures = 0;
-                let mut units = units.into_iter();
-                for one in segment.waiting {
-                    let made = one.image.and_then(|image| {
-                        let unit = units.next().ok_or("it has no picture")?;
-                        let payload = self.carried(&image.taken, &stream[unit])?;
-                        self.pictures += 1;
-                        Ok(Bytes::from(payload))
-                    });
-                    sent.send(one.key, made);
-                }
+        let mut failed = rest.map(|rest| made.extend(rest)).err();
+        let mut kept = Vec::new();
+        while let Some(segment) = segments.pop_front() {
+            if failed.is_some() {
+                kept.extend(segment.waiting);
+                continue;
             }
-            Err(reason) => self.fail(segment.waiting, &reason, sent),
+            self.rate = segment.rate().unwrap_or(self.rate);
+            let count = match segments.is_empty() {
+                true => made.len(),
+                false => made.len().min(segment.pictures),
+            };
+            let own: Vec<_> = made.drain(..count).collect();
+            if let Err((segment, reason)) = self.give_out(segment, &own, sent) {
+                kept = segment.waiting;
+                failed = Some(reason);
+            }
         }
+        if let Some(reason) = failed {
+            self.fail(kept, &reason, sent);
+        }
+    }
+
+    /// The process is of no use any more: all its messages keep their form.
+    fn fail_run(&mut self, reason: &str, sent: &mut Sent<'_>) {
+        let segments = self.run.take().map(|run| run.segments).unwrap_or_default();
+        let waiting = segments.into_iter().flat_map(|segment| segment.waiting);
+        self.fail(waiting.collect(), reason, sent);
+    }
+
+    /// Gives out a segment, or returns it where a picture is not right.
+    fn give_out(
+        &mut self,
+        segment: Segment,
+        made: &[Vec<u8>],
+        sent: &mut Sent<'_>,
+    ) -> Result<(), (Segment, String)> {
+        let checked = check(self.options.codec, made, segment.pictures);
+        if let Err(reason) = checked.and_then(|()| self.compare(made, &segment)) {
+            return Err((segment, reason));
+        }
+        self.failures = 0;
+        let mut made = made.iter();
+        for one in segment.waiting {
+            let message = one.image.and_then(|image| {
+                let data = made.next().ok_or("it has no picture")?;
+                let payload = self.carried(&image.taken, data)?;
+                self.pictures += 1;
+                Ok(Bytes::from(payload))
+            });
+            sent.send(one.key, message);
+        }
+        Ok(())
     }
 
     /// A picture in its message.
@@ -280,7 +435,7 @@ impl Encoder {
         let (codec, carrier) = (self.options.codec, self.options.carrier);
         let mut coded = Coded {
             head: taken.head(),
-            format: name(codec),
+            format: codec.format(),
             data,
         };
         if carrier != Carrier::FfmpegImageTransport {
@@ -293,7 +448,7 @@ impl Encoder {
             (true, false) => ("rgb8", "gbrp"),
             (true, true) => ("mono8", "gray"),
         };
-        let format = format!("{};{source};{target};{}", codec.stream(), form.encoding);
+        let format = format!("{};{source};{target};{}", codec.name(), form.encoding);
         coded.format = &format;
         let is_key = Unit::read(codec, data)?.is_key;
         Ok(coded.write_packet([form.width, form.height], self.pictures, is_key))
@@ -301,6 +456,9 @@ impl Encoder {
 
     /// The messages of a segment that could not be encoded keep their form.
     fn fail(&mut self, messages: Vec<Waiting>, reason: &str, sent: &mut Sent<'_>) {
+        if messages.is_empty() {
+            return;
+        }
         self.failures += 1;
         if self.failures >= FAILURES_MAX {
             self.gave_up = Some(format!("{reason} ({FAILURES_MAX} times; no more was tried)"));
@@ -312,43 +470,41 @@ impl Encoder {
     }
 
     /// Decodes and compares: all pictures where none may differ, else the sampled one.
-    fn compare(
-        &mut self,
-        stream: &[u8],
-        units: &[Range<usize>],
-        (number, image): &(usize, Pixels),
-        messages: &[Waiting],
-    ) -> Result<(), String> {
-        let wanted = if self.is_lossless() {
-            units.len()
-        } else {
-            number + 1
+    fn compare(&mut self, made: &[Vec<u8>], segment: &Segment) -> Result<(), String> {
+        let wanted = match (&segment.sample, self.is_lossless()) {
+            (_, true) => made.len(),
+            (Some((number, _)), false) => number + 1,
+            (None, false) => return Ok(()),
         };
-        let Some(last) = wanted.checked_sub(1).and_then(|last| units.get(last)) else {
+        let Some(made) = made.get(..wanted) else {
             return Err("ffmpeg made no picture".to_owned());
         };
-        let bytes_max = wanted * (picture_bytes(image.width, image.height) + PICTURE_MORE_BYTES);
-        let pictures = decode(self.options.codec, stream[..last.end].to_vec(), wanted, bytes_max)?;
-        let plain = |picture: &Pixels| match image.channels {
-            1 => Pixels {
+        let form = self.form.as_ref().ok_or("it has no form")?;
+        let bytes_max = wanted * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
+        let pictures = decode(self.options.codec, made, bytes_max, &self.stop)?;
+        let is_grey = is_grey(&form.encoding);
+        let plain = |picture: &Pixels| match is_grey {
+            true => Pixels {
                 channels: 1,
                 bytes: channel(picture),
                 ..picture.clone()
             },
-            _ => picture.clone(),
+            false => picture.clone(),
         };
         if self.is_lossless() {
-            let images = messages.iter().filter_map(|one| one.image.as_ref().ok());
-            let is_same =
-                |(picture, image): (&Pixels, &Image)| crc32(&plain(picture).bytes) == image.checksum;
+            let images = segment.waiting.iter().filter_map(|one| one.image.as_ref().ok());
+            let is_same = |(picture, image): (&Pixels, &Image)| {
+                crc32fast::hash(&plain(picture).bytes) == image.checksum
+            };
             return match pictures.iter().zip(images).all(is_same) {
                 true => Ok(()),
                 false => Err("a picture that was decoded again differs from its image".to_owned()),
             };
         }
-        let Some(picture) = pictures.last().map(plain) else {
+        let (Some(picture), Some((_, image))) = (pictures.last(), &segment.sample) else {
             return Err("ffmpeg made no picture".to_owned());
         };
+        let picture = plain(picture);
         if (picture.width, picture.height) != (image.width, image.height) {
             return Err("a picture that was decoded again has another size than its image".to_owned());
         }
@@ -369,13 +525,17 @@ impl Coder for Encoder {
         match self.frame(message) {
             Ok(frame) => {
                 if self.is_due(key.log_time.as_nanos()) {
-                    self.end_segment(sent);
+                    self.end_run(sent);
                 }
-                if let Err((messages, reason)) = self.add(key, frame) {
-                    self.fail(messages, &reason, sent);
+                if let Err(reason) = self.add(key, frame) {
+                    if self.run.is_none() {
+                        let image = Err(reason.clone());
+                        self.fail(vec![Waiting { key, image }], &reason, sent);
+                    }
+                    self.fail_run(&reason, sent);
                 }
             }
-            Err(reason) => match &mut self.segment {
+            Err(reason) => match self.run.as_mut().and_then(|run| run.segments.back_mut()) {
                 Some(segment) => segment.waiting.push(Waiting {
                     key,
                     image: Err(reason),
@@ -383,27 +543,40 @@ impl Coder for Encoder {
                 None => sent.send(key, Err(reason)),
             },
         }
-        if self
-            .segment
-            .as_ref()
-            .is_some_and(|segment| segment.waiting.len() > 2 * SEGMENT_PICTURES_MAX)
-        {
-            self.end_segment(sent);
+        if let Err(reason) = self.deliver(sent) {
+            self.fail_run(&reason, sent);
+        }
+        let last = self.run.as_ref().and_then(|run| run.segments.back());
+        if last.is_some_and(|last| last.waiting.len() > 2 * SEGMENT_PICTURES_MAX) {
+            self.end_run(sent);
         }
     }
 
     fn end(&mut self, sent: &mut Sent<'_>) {
-        self.end_segment(sent);
+        self.end_run(sent);
+    }
+
+    fn set_limits(&mut self, ease: u8, segment_bytes_max: usize) {
+        self.ease = ease;
+        self.segment_bytes_max = segment_bytes_max;
     }
 
     fn describe(&self, about: &mut Recoding) {
         let options = &self.options;
-        name(options.codec).clone_into(&mut about.codec);
+        options.codec.format().clone_into(&mut about.codec);
         about.settings = match options.quality {
             Some(quality) => format!("crf {quality}, preset {}, key frame each second", options.preset),
             None => format!("lossless, preset {}, key frame each second", options.preset),
         };
-        about.encoder.clone_from(&self.encoder);
+        about.encoder.clone_from(&self.program);
+        if let Some((name, refused)) = &self.chosen {
+            about.encoder.push(' ');
+            about.encoder.push_str(name);
+            for reason in refused {
+                about.encoder.push_str("; ");
+                about.encoder.push_str(reason);
+            }
+        }
         about.image.clone_from(&self.form);
         about.exactness = if self.is_lossless() {
             Exactness::Lossless
@@ -425,7 +598,8 @@ pub(super) struct Decoder {
     /// A key frame and the pictures until the next one.
     group: Vec<(Key, Taken)>,
     codec: Option<Codec>,
-    stream: Vec<u8>,
+    made: Vec<Vec<u8>>,
+    made_bytes: usize,
     /// The latest parameters, for key frames that have none.
     head: Vec<u8>,
     decoder: String,
@@ -439,9 +613,10 @@ impl Decoder {
             is_urgent: false,
             group: Vec::new(),
             codec: None,
-            stream: Vec::new(),
+            made: Vec::new(),
+            made_bytes: 0,
             head: Vec::new(),
-            decoder: version().unwrap_or_default(),
+            decoder: version(&Stop::default()).unwrap_or_default(),
         }
     }
 
@@ -484,18 +659,21 @@ impl Decoder {
             return Err("it comes before the first key frame".to_owned());
         }
         if self.group.len() >= GROUP_PICTURES_MAX
-            || (!self.group.is_empty() && self.stream.len() + coded.data.len() > stream_bytes_max(0))
+            || (!self.group.is_empty() && self.made_bytes + coded.data.len() > stream_bytes_max(0))
         {
             return Err("too many pictures are between it and its key frame".to_owned());
         }
+        let mut made = Vec::new();
         if unit.parameters.is_some() {
             self.head = coded.data[..unit.head_bytes].to_vec();
         } else if unit.is_key {
-            self.stream.extend_from_slice(&self.head);
+            made.extend_from_slice(&self.head);
         }
+        made.extend_from_slice(coded.data);
         self.codec = Some(codec);
         self.group.push((Key::of(message), Taken::of(&coded.head)));
-        self.stream.extend_from_slice(coded.data);
+        self.made_bytes += made.len();
+        self.made.push(made);
         Ok(())
     }
 
@@ -529,7 +707,8 @@ impl Decoder {
     }
 
     fn end_group(&mut self, sent: &mut Sent<'_>) {
-        let (group, stream) = (std::mem::take(&mut self.group), std::mem::take(&mut self.stream));
+        let (group, made) = (std::mem::take(&mut self.group), std::mem::take(&mut self.made));
+        self.made_bytes = 0;
         let Some(codec) = self.codec.take().filter(|_| !group.is_empty()) else {
             return;
         };
@@ -547,10 +726,10 @@ impl Decoder {
         let done = match form {
             Some(form) => {
                 let bytes_max = group.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
-                let pictures = decode(codec, stream, group.len(), bytes_max);
+                let pictures = decode(codec, &made, bytes_max, &Stop::default());
                 pictures.map(|pictures| _ = pictures.iter().all(&mut give))
             }
-            None => decode_each(codec, stream, &mut give),
+            None => decode_each(codec, &made, &mut give),
         };
         let reason = done.err().unwrap_or_else(|| "it has no picture".to_owned());
         for (key, _) in waiting {
@@ -593,66 +772,6 @@ const fn stream_bytes_max(picture_bytes: usize) -> usize {
     SEGMENT_BYTES_MAX + picture_bytes + SEGMENT_PICTURES_MAX * PICTURE_MORE_BYTES
 }
 
-/// The encoder's process.
-fn encoder(options: &VideoOptions, pixels: &Pixels, rate: usize, group: usize) -> Command {
-    let size = format!("{}x{}", pixels.width, pixels.height);
-    let (rate, group, preset) = (rate.to_string(), group.to_string(), options.preset.as_str());
-    let is_grey = pixels.channels == 1;
-    let mut command = Command::new(PROGRAM);
-    command
-        .args(["-hide_banner", "-loglevel", "error", "-f", "rawvideo"])
-        .args(["-pix_fmt", if is_grey { "gray" } else { "rgb24" }])
-        .args(["-video_size", &size, "-framerate", &rate, "-i", "-"]);
-    match options.quality {
-        Some(quality) => {
-            // Said in the stream, so that players do not guess the colours by the size.
-            command.args([
-                "-vf",
-                "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int+bicubic,format=yuv420p",
-                "-color_primaries",
-                "bt709",
-                "-color_trc",
-                "bt709",
-                "-colorspace",
-                "bt709",
-                "-color_range",
-                "tv",
-                "-crf",
-                &quality.to_string(),
-            ]);
-            let encoder = if options.codec == Codec::H264 {
-                "libx264"
-            } else {
-                "libx265"
-            };
-            command.args(["-c:v", encoder]);
-        }
-        None if is_grey => {
-            command.args(["-c:v", "libx264", "-qp", "0", "-pix_fmt", "gray"]);
-        }
-        None => {
-            command.args(["-c:v", "libx264rgb", "-qp", "0", "-pix_fmt", "rgb24"]);
-        }
-    }
-    let keys =
-        format!("keyint={group}:min-keyint={group}:scenecut=0:bframes=0:aud=1:repeat-headers=1:open-gop=0");
-    match options.codec {
-        Codec::H264 => command.args(["-x264-params", &keys]),
-        Codec::H265 => command.args(["-x265-params", &format!("log-level=none:{keys}")]),
-    };
-    command
-        .args([
-            "-preset",
-            preset,
-            "-fps_mode",
-            "passthrough",
-            "-flush_packets",
-            "1",
-        ])
-        .args(["-f", options.codec.stream(), "-"]);
-    command
-}
-
 /// Why an image is not a picture of a video, if so.
 fn suits(frame: &Frame, is_lossless: bool) -> Result<(), String> {
     let (form, pixels) = (&frame.form, &frame.pixels);
@@ -679,58 +798,4 @@ fn suits(frame: &Frame, is_lossless: bool) -> Result<(), String> {
 
 fn said(form: &ImageForm) -> String {
     format!("{} x {} {}", form.width, form.height, form.encoding)
-}
-
-fn waiting(key: Key, frame: &Frame, checksum: u32) -> Waiting {
-    Waiting {
-        key,
-        image: Ok(Image {
-            taken: frame.taken.clone(),
-            checksum,
-        }),
-    }
-}
-
-const fn name(codec: Codec) -> &'static str {
-    match codec {
-        Codec::H264 => "h264",
-        Codec::H265 => "h265",
-    }
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    crc32fast::hash(bytes)
-}
-
-/// Whether a stream is what the schema of its messages demands.
-fn check_units(
-    codec: Codec,
-    stream: &[u8],
-    units: &[Range<usize>],
-    pictures: usize,
-    group: usize,
-) -> Result<(), String> {
-    if units.len() != pictures {
-        return Err(format!(
-            "ffmpeg made {} pictures of {pictures} images",
-            units.len()
-        ));
-    }
-    if units.first().is_some_and(|first| first.start != 0) {
-        return Err("what ffmpeg made does not begin with a picture".to_owned());
-    }
-    for (number, unit) in units.iter().enumerate() {
-        let unit = Unit::read(codec, &stream[unit.clone()])?;
-        let is_key = number.is_multiple_of(group);
-        let is_right = unit.pictures == 1
-            && !unit.is_reordered
-            && (!is_key || unit.is_key)
-            && (!unit.is_key || unit.parameters.is_some());
-        if !is_right {
-            return Err(format!(
-                "picture {number} that ffmpeg made is not as its message needs it"
-            ));
-        }
-    }
-    Ok(())
 }

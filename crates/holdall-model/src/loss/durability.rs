@@ -1,6 +1,7 @@
 //! The loss window: decides when received messages must be synced so that a power cut never takes more than the promised span.
 
 use super::DurabilityStatus;
+use crate::text::Outside;
 use std::{collections::VecDeque, time::Duration};
 
 /// The window when the user sets none. Syncs come every 1.7 s then: often enough that a cut takes what a
@@ -75,22 +76,33 @@ impl Flight {
 
 impl Miss {
     /// Why, one clause. `absence` is how long this process has just not run; `held`, how long writes waited until other programs released
-    /// the file.
-    pub fn why(&self, absence: Option<Duration>, held: Duration) -> String {
+    /// the file; `encoder`, a topic and how long the oldest of its messages has waited for its encoder.
+    pub fn why(
+        &self,
+        absence: Option<Duration>,
+        held: Duration,
+        encoder: Option<(&str, Duration)>,
+    ) -> String {
         let sync = self.sync.unwrap_or(Duration::ZERO);
-        match absence {
-            Some(span) => not_running(span),
+        let encoder = encoder.filter(|(_, waited)| *waited + STEP_MAX >= self.age);
+        match (absence, encoder) {
+            (Some(span), _) => not_running(span),
+            (None, Some((topic, waited))) => format!(
+                "messages of {} have waited for their encoder for {:.1} s",
+                Outside(topic),
+                waited.as_secs_f64()
+            ),
             // They hold up the thread that begins syncs, and the sync itself.
-            None if held > 2 * STEP_MAX && held >= self.late.max(sync) / 2 => format!(
+            _ if held > 2 * STEP_MAX && held >= self.late.max(sync) / 2 => format!(
                 "another program had locked the storage file for {:.1} s",
                 held.as_secs_f64()
             ),
             // The disk may hold up the thread that writes, too.
-            None if self.late > sync.max(2 * STEP_MAX) => format!(
+            _ if self.late > sync.max(2 * STEP_MAX) => format!(
                 "a sync began {:.1} s late, because the processors are busy, or writes to the disk wait",
                 self.late.as_secs_f64()
             ),
-            None => format!("the disk is slow: a sync has taken {:.1} s", sync.as_secs_f64()),
+            _ => format!("the disk is slow: a sync has taken {:.1} s", sync.as_secs_f64()),
         }
     }
 }
@@ -357,14 +369,18 @@ mod tests {
         };
         assert_eq!((miss.age, miss.late, miss.sync), (ms(1500), ms(850), None));
         assert!(
-            miss.why(None, ms(300))
+            miss.why(None, ms(300), None)
                 .starts_with("a sync began 0.8 s late, because the processors are busy")
         );
         assert_eq!(
-            miss.why(None, ms(800)),
+            miss.why(None, ms(800), Some(("/camera", ms(1000)))),
             "another program had locked the storage file for 0.8 s"
         );
-        let stopped = miss.why(Some(ms(27_000)), ms(800));
+        assert_eq!(
+            miss.why(None, ms(0), Some(("/camera", ms(1450)))),
+            "messages of /camera have waited for their encoder for 1.4 s"
+        );
+        let stopped = miss.why(Some(ms(27_000)), ms(800), None);
         assert!(
             stopped.starts_with("this program did not run for 27.0 s"),
             "{stopped}"
@@ -382,7 +398,7 @@ mod tests {
         };
         assert_eq!((miss.age, miss.late, miss.sync), (ms(1001), ms(0), Some(ms(351))));
         assert_eq!(
-            miss.why(None, Duration::ZERO),
+            miss.why(None, Duration::ZERO, None),
             "the disk is slow: a sync has taken 0.4 s"
         );
         assert_eq!(window.check(ms(3000)), Verdict::Kept, "reported once");

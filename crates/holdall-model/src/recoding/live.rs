@@ -2,6 +2,7 @@
 
 use super::Recoding;
 use crate::{
+    marker::Marker,
     message::{CacheEntry, Loan},
     topic::{MessageDefinition, TopicInfo},
 };
@@ -27,6 +28,8 @@ pub struct Recoded {
     pub payload: Box<dyn Loan>,
     /// The type of its new form; `None` for a message that keeps its form.
     pub into: Option<&'static str>,
+    /// It is not to be recorded: its encoder does not follow, and that is the policy.
+    pub is_left_out: bool,
     /// Length of its payload as it was sent.
     pub bytes: usize,
     /// What the cache is charged for it, in bytes.
@@ -50,8 +53,11 @@ pub trait LiveRecoder: Send {
     /// wanted now, and it waits a moment where none is ready: call it again until [`Self::back`] is [`Self::given`], some seconds later at most.
     fn take_back(&mut self, room_bytes: usize, is_end: bool) -> Option<Recoded>;
 
-    /// When the oldest message that it has was received.
-    fn oldest(&self) -> Option<Duration>;
+    /// The topic of the oldest message that it has, and when that was received.
+    fn oldest(&self) -> Option<(&str, Duration)>;
+
+    /// Markers of what it has changed by itself since the last call.
+    fn take_markers(&mut self) -> Vec<Marker>;
 
     /// Messages that were given to it.
     fn given(&self) -> u64;
@@ -65,17 +71,19 @@ pub trait LiveRecoder: Send {
 
 /// Makes the recoder of a recording.
 #[derive(Clone)]
-pub struct LiveRecoding(Arc<dyn Fn() -> Box<dyn LiveRecoder> + Send + Sync>);
+pub struct LiveRecoding(Arc<Make>);
+
+type Make = dyn Fn(Option<Duration>) -> Box<dyn LiveRecoder> + Send + Sync;
 
 impl LiveRecoding {
     /// By this function.
-    pub fn new(make: impl Fn() -> Box<dyn LiveRecoder> + Send + Sync + 'static) -> Self {
+    pub fn new(make: impl Fn(Option<Duration>) -> Box<dyn LiveRecoder> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
 
-    /// A recoder that has no messages.
-    pub fn begin(&self) -> Box<dyn LiveRecoder> {
-        (self.0)()
+    /// A recoder that has no messages. They come back in time to be synced within a loss window, where that is possible.
+    pub fn begin(&self, max_loss_window: Option<Duration>) -> Box<dyn LiveRecoder> {
+        (self.0)(max_loss_window)
     }
 }
 

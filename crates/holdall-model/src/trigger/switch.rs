@@ -8,6 +8,7 @@ use crate::{
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
+use std::collections::BTreeSet;
 
 /// The trigger that starts episodes; the other one stops them.
 const STARTS: usize = 0;
@@ -15,6 +16,8 @@ const STARTS: usize = 0;
 /// Starts an episode when a condition becomes true, and stops it when that becomes false.
 pub struct EpisodeSwitch {
     conditions: Conditions,
+    /// Topics of which it gets messages before they are written.
+    received: BTreeSet<TopicId>,
     /// When the last message came.
     last: Timestamp,
 }
@@ -31,13 +34,20 @@ impl EpisodeSwitch {
         };
         Some(Self {
             conditions: Conditions::new(&[trigger.clone(), stops]),
+            received: BTreeSet::new(),
             last: Timestamp::default(),
         })
     }
 
-    /// A topic is recorded from now on.
-    pub fn add_topic(&mut self, topic: TopicId, info: &TopicInfo) {
+    /// A topic is recorded from now on. `is_received`: [`Self::received`] gets its messages, [`Self::message`] ignores what is written of it.
+    pub fn add_topic(&mut self, topic: TopicId, info: &TopicInfo, is_received: bool) {
+        if self.received.contains(&topic) {
+            return;
+        }
         self.conditions.add_topic(topic, info);
+        if is_received {
+            self.received.insert(topic);
+        }
     }
 
     /// The definition of a topic's type; returns why it starts no episodes, when that is news.
@@ -50,6 +60,13 @@ impl EpisodeSwitch {
     /// Takes note of a message, if it is one of the topic.
     #[inline]
     pub fn message(&mut self, topic: TopicId, time: Timestamp, payload: PayloadRef<'_>) {
+        if self.conditions.watches(topic) && !self.received.contains(&topic) {
+            self.received(topic, time, payload);
+        }
+    }
+
+    /// As [`Self::message`], of a topic whose messages get another form before they are written.
+    pub fn received(&mut self, topic: TopicId, time: Timestamp, payload: PayloadRef<'_>) {
         if self.conditions.watches(topic) {
             self.last = time;
             self.conditions.message(topic, time, payload);
@@ -114,7 +131,7 @@ mod tests {
             serialization_format: "cdr".to_owned(),
             ..TopicInfo::default()
         };
-        switch.add_topic(TOPIC, &info);
+        switch.add_topic(TOPIC, &info, false);
         let stored = MessageDefinition {
             type_name: "std_msgs/msg/Int32".to_owned(),
             encoding: DefinitionEncoding::Ros2Msg,
@@ -136,6 +153,20 @@ mod tests {
         assert!(EpisodeSwitch::new(&Trigger::parse("/mode silent 2s").unwrap()).is_none());
         assert!(switch("/mode: data == 1").state().fault.is_none());
         assert!(switch("/mode: speed == 1").state().fault.is_some());
+    }
+
+    #[test]
+    fn a_topic_that_is_seen_when_it_is_received_is_not_seen_again_when_it_is_written() {
+        let (mut switch, mut state) = (switch("/mode: data == 1"), EpisodeState::default());
+        let again = TopicInfo::default();
+        switch.received.insert(TOPIC);
+        switch.add_topic(TOPIC, &again, false);
+        let payload = [0, 1, 0, 0, 1, 0, 0, 0];
+        switch.received(TOPIC, Timestamp::from_nanos(10), PayloadRef::Bytes(&payload));
+        assert_eq!(switch.take_markers(&mut state).len(), 1);
+        feed(&mut switch, 5, 0);
+        assert!(switch.take_markers(&mut state).is_empty());
+        assert_eq!(switch.end(&mut state)[0].time, Timestamp::from_nanos(10));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use holdall_model::{
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
     metadata::MEMORY_KEY,
-    recoding::{RECODED_CUSTOM_KEY, Recoding},
+    recoding::{RECODED_CUSTOM_KEY, RECODED_RECORD, Recoding},
     repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
     time::Timestamp,
     topic::TopicId,
@@ -196,6 +196,7 @@ impl Accounts {
                     ROSBAG2_RECORD,
                     REPEATED_RECORD,
                     CONTRACT_RECORD,
+                    RECODED_RECORD,
                 ]
                 .contains(&name.as_str());
                 if !is_ours && seen.insert((name.clone(), entries.clone())) {

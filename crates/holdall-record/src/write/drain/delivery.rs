@@ -16,6 +16,7 @@ use holdall_bag::writer::{CompressionOptions, WriteError};
 use holdall_io::wait::Wait;
 use holdall_model::{
     loss::LossStage,
+    marker::Marker,
     message::PayloadRef,
     recoding::live::LiveRecoding,
     time::Timestamp,
@@ -72,8 +73,8 @@ impl Delivery {
     }
 
     /// Gives messages another form before they are written.
-    pub fn start_recoding(&mut self, recoding: &LiveRecoding) {
-        self.recoding = Recoding::start(recoding);
+    pub fn start_recoding(&mut self, recoding: &LiveRecoding, max_loss_window: Option<Duration>) {
+        self.recoding = Recoding::start(recoding, max_loss_window);
     }
 
     /// The end of the way.
@@ -89,7 +90,10 @@ impl Delivery {
     /// Messages of this topic will come; `None` while its definition is being asked for.
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
         match definition {
-            Some(definition) if self.is_recoded(topic, &info) => self.recoding.add(topic, info, definition),
+            Some(definition) if self.is_recoded(topic, &info) => {
+                self.writer.add_received(topic, &info, &definition);
+                self.recoding.add(topic, info, definition);
+            }
             Some(definition) => self.writer.add_topic(topic, info, definition),
             None => self.waiting.add(topic, info),
         }
@@ -143,10 +147,14 @@ impl Delivery {
 
     /// When the oldest message that is held back was received, at the earliest.
     pub fn oldest_waiting(&self) -> Option<Duration> {
-        [self.waiting.oldest(), self.recoding.oldest()]
-            .into_iter()
-            .flatten()
-            .min()
+        let recoding = self.recoding.oldest().map(|(_, received)| received);
+        [self.waiting.oldest(), recoding].into_iter().flatten().min()
+    }
+
+    /// The topic whose messages have waited longest for their new form, and for how long.
+    pub fn waits_for_encoder(&self, now: Duration) -> Option<(&str, Duration)> {
+        let (topic, received) = self.recoding.oldest()?;
+        Some((topic, now.saturating_sub(received)))
     }
 
     /// What comes next for a message of a topic.
@@ -184,6 +192,7 @@ impl Delivery {
 
     fn pack_or_write(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
         if self.recoding.has(entry.topic) && !self.writer.has_further_type(&entry) {
+            self.writer.see_received(&entry, payload.as_payload());
             return self.recoding.give(entry, payload, received);
         }
         if self.packing.is_on() {
@@ -234,7 +243,12 @@ impl Delivery {
         loop {
             let room_bytes = self.room_for_recoding(wait);
             while let Some(message) = self.recoding.take_back(room_bytes, wait, &mut self.writer) {
-                self.writer.write_recoded(&message);
+                if message.is_left_out {
+                    let payload = PayloadRef::Loan(&*message.payload);
+                    self.writer.leave_out(&message.entry, Some(payload));
+                } else {
+                    self.writer.write_recoded(&message);
+                }
                 self.cache.loan_returned(message.entry.topic, message.held_bytes);
             }
             if wait == Wait::No || self.recoding.back() == self.recoding.given() {
@@ -259,6 +273,19 @@ impl Delivery {
         if self.recoding.back() >= self.given_at_freeing && self.writer.free_places() {
             self.given_at_freeing = self.recoding.given();
         }
+    }
+
+    /// Puts the account of what was done to messages into the file, where it is due.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn note_recoding(&mut self, now: Duration) -> Result<(), WriteError> {
+        self.recoding.note(self.writer.bag(), now)
+    }
+
+    /// The markers of what gives messages another form, since the last call.
+    pub fn take_markers(&mut self) -> Vec<Marker> {
+        self.recoding.take_markers()
     }
 
     /// Ends what gives messages another form, when all are in the bag: what it did.

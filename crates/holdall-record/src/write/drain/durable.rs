@@ -56,6 +56,11 @@ impl Durable {
         self.shared.update_status(|status| status.durability = durability);
     }
 
+    /// The window that was requested.
+    pub fn window(&self) -> Option<Duration> {
+        self.window.status().window
+    }
+
     /// A segment was taken from the cache; returns when the first of its messages was received, at the earliest.
     pub fn segment_taken(&mut self, now: Duration) -> Duration {
         let oldest = self.arrivals.take().filter(|_| !self.snapshot);
@@ -79,9 +84,9 @@ impl Durable {
     }
 
     /// The sync has ended: its messages are durable. Returns the journal's place before which all are.
-    pub fn sync_ended(&mut self, now: Duration) -> u64 {
+    pub fn sync_ended(&mut self, now: Duration, encoder: Option<(&str, Duration)>) -> u64 {
         let verdict = self.window.ended(now, self.syncing.iter().sum());
-        self.warn_of(verdict);
+        self.warn_of(verdict, encoder);
         self.held_before = Waiting::total();
         let durability = self.window.status().clone();
         let syncing = &mut self.syncing;
@@ -92,10 +97,10 @@ impl Durable {
         self.syncing_journal
     }
 
-    /// Whether a sync must begin. Warns when the loss window cannot be kept.
-    pub fn is_due(&mut self, now: Duration) -> bool {
+    /// Whether a sync must begin. Warns when the loss window cannot be kept; `encoder` is a topic and how long its messages have waited for one.
+    pub fn is_due(&mut self, now: Duration, encoder: Option<(&str, Duration)>) -> bool {
         let verdict = self.window.check(now);
-        self.warn_of(verdict);
+        self.warn_of(verdict, encoder);
         self.window.is_due(now)
     }
 
@@ -112,7 +117,7 @@ impl Durable {
     }
 
     /// Warns once when the loss window cannot be kept; the report and the bag have the details.
-    fn warn_of(&self, verdict: Verdict) {
+    fn warn_of(&self, verdict: Verdict, encoder: Option<(&str, Duration)>) {
         if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.window.status().window) {
             let held = Waiting::total().saturating_sub(self.held_before);
             tracing::warn!(
@@ -120,7 +125,7 @@ impl Durable {
                 "the loss window of {:.3} s was not kept, a power cut would have taken the last {:.3} s: {}",
                 window.as_secs_f64(),
                 miss.age.as_secs_f64(),
-                miss.why(self.absence.map(|absence| absence.span), held),
+                miss.why(self.absence.map(|absence| absence.span), held, encoder),
             );
         }
         if verdict != Verdict::Kept {

@@ -133,7 +133,7 @@ impl Drain {
     /// Gives messages another form before they are written, if the options ask for it.
     pub(crate) fn with_recoding(mut self, recoding: Option<&LiveRecoding>) -> Self {
         if let Some(recoding) = recoding {
-            self.delivery.start_recoding(recoding);
+            self.delivery.start_recoding(recoding, self.durable.window());
         }
         self
     }
@@ -398,6 +398,7 @@ impl Drain {
             self.shared.add_complete(|| bag.take_complete());
         }
         self.maintain_durability(now)?;
+        self.delivery.note_recoding(now)?;
         self.delivery.free_places();
         let writer = self.delivery.writer();
         writer.count_removed();
@@ -410,10 +411,10 @@ impl Drain {
     /// Requests syncs in time, and reports durable messages.
     fn maintain_durability(&mut self, now: Duration) -> Result<(), WriteError> {
         if self.durable.is_syncing() && self.delivery.writer().bag().is_durable()? {
-            let place = self.durable.sync_ended(now);
+            let place = self.durable.sync_ended(now, self.delivery.waits_for_encoder(now));
             self.delivery.writer().is_durable_before(place);
         }
-        if self.durable.is_due(now) {
+        if self.durable.is_due(now, self.delivery.waits_for_encoder(now)) {
             self.delivery.write_all_packed(Wait::UntilReady);
             let writer = self.delivery.writer();
             writer.bag().make_durable()?;
@@ -445,12 +446,13 @@ impl Drain {
         self.run_commands();
     }
 
-    /// Requests markers of the episodes that messages have started and stopped.
+    /// Requests markers of the episodes that messages have started and stopped, and of topics whose encoders do not follow.
     fn mark_episodes(&mut self, is_end: bool) {
-        for marker in self.delivery.writer().take_episode_markers(is_end) {
+        let episodes = self.delivery.writer().take_episode_markers(is_end);
+        for marker in episodes.into_iter().chain(self.delivery.take_markers()) {
             tracing::info!("{}", marker.name);
             if !self.shared.mark(marker) {
-                tracing::warn!("an episode is not in the bag: it has as many markers as it may have");
+                tracing::warn!("a marker is not in the bag: it has as many as it may have");
             }
         }
     }

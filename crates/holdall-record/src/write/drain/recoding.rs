@@ -2,15 +2,32 @@
 
 use super::writer::Writer;
 use crate::{cache::CacheEntry, write::waiting::HeldPayload};
+use holdall_bag::writer::{BagWriter, WriteError};
 use holdall_io::wait::Wait;
 use holdall_model::{
+    marker::Marker,
     recoding::{
-        self,
+        self, RECODED_RECORD,
         live::{Given, LiveRecoder, LiveRecoding, Recoded},
     },
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
 use std::{collections::BTreeMap, time::Duration};
+
+/// Time between two accounts in a file: at first, and at last.
+const NOTE_MIN: Duration = Duration::from_secs(1);
+const NOTE_MAX: Duration = Duration::from_secs(64);
+
+/// The last account that a file has.
+#[derive(Default)]
+struct Noted {
+    file: Option<u32>,
+    /// When the next one is due.
+    next: Duration,
+    interval: Duration,
+    /// Messages that had come back.
+    back: u64,
+}
 
 /// A topic whose messages are given away.
 struct Topic {
@@ -26,12 +43,14 @@ struct Topic {
 pub(super) struct Recoding {
     recoder: Option<Box<dyn LiveRecoder>>,
     topics: BTreeMap<TopicId, Topic>,
+    noted: Noted,
 }
 
 impl Recoding {
-    pub fn start(recoding: &LiveRecoding) -> Self {
+    /// `max_loss_window`: messages come back in time for it where that is possible.
+    pub fn start(recoding: &LiveRecoding, max_loss_window: Option<Duration>) -> Self {
         Self {
-            recoder: Some(recoding.begin()),
+            recoder: Some(recoding.begin(max_loss_window)),
             ..Self::default()
         }
     }
@@ -101,9 +120,45 @@ impl Recoding {
         Some(message)
     }
 
-    /// When the oldest message that is away was received.
-    pub fn oldest(&self) -> Option<Duration> {
+    /// The topic of the oldest message that is away, and when that was received.
+    pub fn oldest(&self) -> Option<(&str, Duration)> {
         self.recoder.as_ref()?.oldest()
+    }
+
+    /// The markers since the last call.
+    pub fn take_markers(&mut self) -> Vec<Marker> {
+        let recoder = self.recoder.as_mut();
+        recoder.map_or_else(Vec::new, |recoder| recoder.take_markers())
+    }
+
+    /// Puts the account into each file with its first messages, and less and less often after that: a killed recorder's bag has it.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn note(&mut self, bag: &mut BagWriter, now: Duration) -> Result<(), WriteError> {
+        let Some(recoder) = &self.recoder else {
+            return Ok(());
+        };
+        let (file, back) = (bag.file_number(), recoder.back());
+        let is_new = file != self.noted.file;
+        if back == 0 || file.is_none() || !is_new && (back == self.noted.back || now < self.noted.next) {
+            return Ok(());
+        }
+        let interval = match is_new {
+            true => NOTE_MIN,
+            false => (2 * self.noted.interval).min(NOTE_MAX),
+        };
+        let list = recoder.account();
+        if let Some(entry) = recoding::Recoding::list_to_custom_data(&list) {
+            bag.write_record(RECODED_RECORD, &BTreeMap::from([entry]))?;
+        }
+        self.noted = Noted {
+            file,
+            next: now + interval,
+            interval,
+            back,
+        };
+        Ok(())
     }
 
     pub fn given(&self) -> u64 {

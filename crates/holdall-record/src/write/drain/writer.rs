@@ -145,6 +145,21 @@ impl Writer {
         }
     }
 
+    /// A topic whose messages get another form before they are written: the episodes see what was received.
+    pub fn add_received(&mut self, topic: TopicId, info: &TopicInfo, definition: &MessageDefinition) {
+        if let Some(episodes) = &mut self.episodes {
+            episodes.switch.add_topic(topic, info, true);
+            episodes.define(topic, definition);
+        }
+    }
+
+    /// Lets the episodes see a message of such a topic.
+    pub fn see_received(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
+        if let Some(episodes) = &mut self.episodes {
+            episodes.switch.received(entry.topic, entry.log_time, payload);
+        }
+    }
+
     /// Lets the judge and the episodes see a message of a topic of the bag.
     #[inline]
     fn judge(&mut self, topic: BagTopic, entry: &CacheEntry, payload: PayloadRef<'_>) {
@@ -203,7 +218,7 @@ impl Writer {
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
         let judged = self.tap.as_ref().map(|_| (info.clone(), definition.clone()));
         if let Some(episodes) = &mut self.episodes {
-            episodes.switch.add_topic(topic, &info);
+            episodes.switch.add_topic(topic, &info, false);
             episodes.define(topic, &definition);
         }
         match self.bag.add_topic(ChannelInfo {
@@ -243,14 +258,14 @@ impl Writer {
 
     /// Gives a topic that is in the bag its definition.
     pub fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
+        if let Some(episodes) = &mut self.episodes {
+            episodes.define(topic, &definition);
+        }
         let Some(own) = self.channels.own(topic) else {
             return;
         };
         if let Some(tap) = &mut self.tap {
             tap.define(own, &definition);
-        }
-        if let Some(episodes) = &mut self.episodes {
-            episodes.define(topic, &definition);
         }
         if let Some(name) = self.bag.set_definition(own, definition) {
             tracing::info!("{name}: a node sent the message definition; it is in the bag now");

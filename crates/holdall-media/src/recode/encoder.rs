@@ -1,0 +1,395 @@
+//! The encoders of `ffmpeg`: their names, their arguments, and which of them works on this computer.
+
+use super::video::VideoOptions;
+use crate::{
+    elementary::{Codec, Pictures, Unit},
+    ffmpeg::{Filter, PROGRAM, Stop},
+    pixels::Pixels,
+};
+use std::process::Command;
+
+/// Any encoder of the graphics or video processor, as a user writes it.
+pub(super) const HARDWARE: &str = "hardware";
+/// Presets, from the fastest to the one with the smallest output, with the numbers that the encoders of AV1 (SVT and libaom) and VP9 have for them.
+pub(super) const PRESETS: [(&str, [u8; 3]); 9] = [
+    ("ultrafast", [12, 10, 9]),
+    ("superfast", [11, 9, 8]),
+    ("veryfast", [10, 8, 7]),
+    ("faster", [9, 7, 6]),
+    ("fast", [8, 6, 5]),
+    ("medium", [7, 6, 5]),
+    ("slow", [6, 5, 4]),
+    ("slower", [5, 4, 3]),
+    ("veryslow", [4, 3, 2]),
+];
+/// What each step of a lower quality adds to its number.
+const STEP_QUALITY: u8 = 4;
+/// Pictures that an encoder is tried with.
+const TRIED: usize = 2;
+
+/// The encoders of a codec: those of the program's libraries, the first that works counts, and those of the hardware.
+pub(super) const fn encoders(codec: Codec) -> (&'static [&'static str], &'static [&'static str]) {
+    match codec {
+        Codec::H264 => (
+            &["libx264"],
+            &["h264_nvenc", "h264_nvmpi", "h264_v4l2m2m", "h264_vaapi"],
+        ),
+        Codec::H265 => (
+            &["libx265"],
+            &["hevc_nvenc", "hevc_nvmpi", "hevc_v4l2m2m", "hevc_vaapi"],
+        ),
+        Codec::Vp9 => (&["libvpx-vp9"], &["vp9_vaapi"]),
+        Codec::Av1 => (&["libsvtav1", "libaom-av1"], &["av1_nvenc", "av1_vaapi"]),
+    }
+}
+
+/// The worst quality of a codec.
+pub(super) const fn quality_max(codec: Codec) -> u8 {
+    match codec {
+        Codec::H264 | Codec::H265 => 51,
+        Codec::Vp9 | Codec::Av1 => 63,
+    }
+}
+
+/// A stream that is to be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Pictures a second.
+    pub rate: usize,
+    /// Pictures from a key frame to the next.
+    pub group: usize,
+    /// Pictures come out soon after they went in.
+    pub is_live: bool,
+    /// Steps by which the quality is lower than requested.
+    pub ease: u8,
+}
+
+impl Shape {
+    /// Pictures that the encoder reads ahead, so that it knows what is needed later; `None` leaves that to it.
+    fn ahead(&self) -> Option<usize> {
+        self.is_live.then(|| (self.rate / 6).min(self.group / 2))
+    }
+}
+
+/// Encoders that are tried one after the other.
+fn candidates(options: &VideoOptions) -> Vec<&str> {
+    let (software, hardware) = encoders(options.codec);
+    let software = software.iter().copied();
+    match options.encoder.as_deref() {
+        None => software.collect(),
+        Some(HARDWARE) => hardware.iter().copied().chain(software).collect(),
+        Some(name) => [name].into_iter().chain(software).collect(),
+    }
+}
+
+/// The first encoder that works here, with why those before it do not.
+///
+/// # Errors
+/// One clause if none does, or if this was to stop.
+pub(super) fn choose(
+    options: &VideoOptions,
+    image: &Pixels,
+    stop: &Stop,
+) -> Result<(String, Vec<String>), String> {
+    let mut refused = Vec::new();
+    let candidates = candidates(options);
+    for (number, name) in candidates.iter().enumerate() {
+        // The only one is tried by its first pictures.
+        let is_last = number + 1 == candidates.len();
+        match is_last {
+            true => return Ok(((*name).to_owned(), refused)),
+            false => match trial(options, name, image, stop) {
+                Ok(()) => return Ok(((*name).to_owned(), refused)),
+                Err(reason) => refused.push(format!("{name} does not work here ({reason})")),
+            },
+        }
+    }
+    Err("no encoder is known".to_owned())
+}
+
+/// Whether an encoder makes pictures of images of this size.
+fn trial(options: &VideoOptions, name: &str, image: &Pixels, stop: &Stop) -> Result<(), String> {
+    let shape = Shape {
+        rate: 30,
+        group: TRIED,
+        is_live: false,
+        ease: 0,
+    };
+    let bytes_max = 4 * TRIED * image.bytes.len() + (1 << 20);
+    let said = |error: crate::ffmpeg::FfmpegError| error.to_string();
+    let mut command = command(options, name, image, &shape);
+    let mut filter = Filter::start(&mut command, bytes_max as u64, stop).map_err(said)?;
+    for _ in 0..TRIED {
+        filter.feed(image.bytes.clone()).map_err(said)?;
+    }
+    let made = filter.finish().map_err(said)?;
+    let made = Pictures::new(options.codec, bytes_max).add(&made, true)?;
+    check(options.codec, &made, TRIED)
+}
+
+/// Whether pictures are what the schema of their messages demands; the first one begins a group.
+///
+/// # Errors
+/// One clause: what they are instead.
+pub(super) fn check(codec: Codec, made: &[Vec<u8>], pictures: usize) -> Result<(), String> {
+    if made.len() != pictures {
+        return Err(format!(
+            "ffmpeg made {} pictures of {pictures} images",
+            made.len()
+        ));
+    }
+    for (number, data) in made.iter().enumerate() {
+        let unit = Unit::read(codec, data)?;
+        let is_right = unit.pictures == 1
+            && !unit.is_reordered
+            && (number > 0 || unit.is_key)
+            && (!unit.is_key || unit.parameters.is_some());
+        if !is_right {
+            return Err(format!(
+                "picture {number} that ffmpeg made is not as its message needs it"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The process of an encoder.
+pub(super) fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape: &Shape) -> Command {
+    let is_grey = pixels.channels == 1;
+    let size = format!("{}x{}", pixels.width, pixels.height);
+    let mut command = Command::new(PROGRAM);
+    command.args(["-hide_banner", "-loglevel", "error"]);
+    if name.ends_with("_vaapi") {
+        command.args(["-vaapi_device", "/dev/dri/renderD128"]);
+    }
+    command
+        .args([
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            if is_grey { "gray" } else { "rgb24" },
+        ])
+        .args(["-video_size", &size, "-framerate", &shape.rate.to_string()])
+        .args(["-i", "-"]);
+    let step = STEP_QUALITY * shape.ease;
+    match options.quality {
+        Some(quality) => {
+            let quality = (quality + step).min(quality_max(options.codec));
+            lossy(&mut command, name, quality, (options, pixels, shape));
+        }
+        None if is_grey => {
+            command.args(["-c:v", "libx264", "-qp", "0", "-pix_fmt", "gray"]);
+            libx26x(&mut command, "-x264-params", options, shape);
+        }
+        None => {
+            command.args(["-c:v", "libx264rgb", "-qp", "0", "-pix_fmt", "rgb24"]);
+            libx26x(&mut command, "-x264-params", options, shape);
+        }
+    }
+    command
+        .args(["-fps_mode", "passthrough", "-flush_packets", "1"])
+        .args(["-f", options.codec.stream(), "-"]);
+    command
+}
+
+/// The preset that is faster by this many steps.
+fn preset(options: &VideoOptions, ease: u8) -> &'static (&'static str, [u8; 3]) {
+    let place = PRESETS.iter().position(|(name, _)| *name == options.preset);
+    &PRESETS[place.unwrap_or(0).saturating_sub(usize::from(ease))]
+}
+
+/// Parameters of the libraries x264 and x265.
+fn libx26x(command: &mut Command, flag: &str, options: &VideoOptions, shape: &Shape) {
+    let group = shape.group;
+    let mut all =
+        format!("keyint={group}:min-keyint={group}:scenecut=0:bframes=0:aud=1:repeat-headers=1:open-gop=0");
+    if flag == "-x265-params" {
+        all.push_str(":log-level=none");
+    }
+    if let Some(ahead) = shape.ahead() {
+        // Whole pictures in several threads would come out later by as many.
+        let threads = match flag {
+            "-x265-params" => "frame-threads=1",
+            _ => "sync-lookahead=0:sliced-threads=1",
+        };
+        all.push_str(&format!(":rc-lookahead={ahead}:{threads}"));
+    }
+    command.args([flag, &all, "-preset", preset(options, shape.ease).0]);
+}
+
+/// Colours, rate and groups of lossy video.
+fn lossy(
+    command: &mut Command,
+    name: &str,
+    quality: u8,
+    (options, pixels, shape): (&VideoOptions, &Pixels, &Shape),
+) {
+    let upload = if name.ends_with("_vaapi") {
+        ",format=nv12,hwupload"
+    } else {
+        ""
+    };
+    let filter = format!(
+        "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int+bicubic,format=yuv420p{upload}"
+    );
+    // Stated in the stream, so that players do not guess the colours by the size.
+    command
+        .args(["-vf", &filter, "-color_primaries", "bt709", "-color_trc", "bt709"])
+        .args(["-colorspace", "bt709", "-color_range", "tv"])
+        .args(["-c:v", name]);
+    let (quality, group) = (quality.to_string(), shape.group.to_string());
+    let [svt, aom, vpx] = preset(options, shape.ease).1.map(|number| number.to_string());
+    let group = ["-g", &group, "-keyint_min", &group];
+    match name {
+        "libx264" => libx26x(command.args(["-crf", &quality]), "-x264-params", options, shape),
+        "libx265" => libx26x(command.args(["-crf", &quality]), "-x265-params", options, shape),
+        "libsvtav1" => {
+            command
+                .args(["-crf", &quality, "-preset", &svt])
+                .args(&group[..2])
+                // No picture depends on a later one, and groups do not on others.
+                .args([
+                    "-svtav1-params",
+                    "pred-struct=1:lookahead=0:scd=0:irefresh-type=2",
+                ]);
+        }
+        "libaom-av1" => {
+            command
+                .args([
+                    "-crf",
+                    &quality,
+                    "-b:v",
+                    "0",
+                    "-usage",
+                    "realtime",
+                    "-cpu-used",
+                    &aom,
+                ])
+                .args(["-lag-in-frames", "0", "-row-mt", "1"])
+                .args(group);
+        }
+        "libvpx-vp9" => {
+            command
+                .args([
+                    "-crf",
+                    &quality,
+                    "-b:v",
+                    "0",
+                    "-deadline",
+                    "realtime",
+                    "-cpu-used",
+                    &vpx,
+                ])
+                .args(["-lag-in-frames", "0", "-auto-alt-ref", "0", "-row-mt", "1"])
+                .args(group);
+        }
+        _ => of_hardware(command.args(group), name, &quality, (options, pixels, shape)),
+    }
+}
+
+/// Arguments of encoders of the hardware, and of others that a user names.
+fn of_hardware(
+    command: &mut Command,
+    name: &str,
+    quality: &str,
+    (options, pixels, shape): (&VideoOptions, &Pixels, &Shape),
+) {
+    command.args(["-bf", "0"]);
+    match name.rsplit('_').next() {
+        Some("nvenc") => {
+            command.args(["-rc", "vbr", "-cq", quality, "-b:v", "0", "-forced-idr", "1"]);
+        }
+        Some("vaapi") => {
+            command.args(["-rc_mode", "CQP", "-global_quality", quality]);
+        }
+        _ => {
+            // They only know a rate: a tenth of a bit for each pixel at quality 23, half of it six steps later.
+            let quality: f64 = quality.parse().unwrap_or(23.0);
+            let pixels = f64::from(pixels.width) * f64::from(pixels.height) * shape.rate as f64;
+            let bits = pixels * 0.1 * ((23.0 - quality) / 6.0).exp2();
+            command.args(["-b:v", &format!("{bits:.0}")]);
+        }
+    }
+    let delimiters = match options.codec {
+        Codec::H264 => "dump_extra=freq=keyframe,h264_metadata=aud=insert",
+        Codec::H265 => "dump_extra=freq=keyframe,hevc_metadata=aud=insert",
+        Codec::Vp9 | Codec::Av1 => return,
+    };
+    command.args(["-bsf:v", delimiters]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recode::{How, Rule};
+
+    fn options(text: &str) -> VideoOptions {
+        match Rule::video(text).unwrap().how() {
+            How::Video(options) => options.clone(),
+            How::Cloud(_) => panic!(),
+        }
+    }
+
+    fn arguments(text: &str, shape: Shape) -> String {
+        let options = options(text);
+        let name = candidates(&options)[0].to_owned();
+        let pixels = Pixels {
+            width: 100,
+            height: 50,
+            channels: 3,
+            is_deep: false,
+            bytes: Vec::new(),
+        };
+        let command = command(&options, &name, &pixels, &shape);
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn live_video_reads_little_ahead_and_an_easier_one_is_faster_and_coarser() {
+        let shape = |is_live, ease| Shape {
+            rate: 30,
+            group: 30,
+            is_live,
+            ease,
+        };
+        let whole = arguments("/a=h264,quality=20,preset=fast", shape(false, 0));
+        assert!(
+            whole.contains("-crf 20 ") && !whole.contains("lookahead"),
+            "{whole}"
+        );
+        let live = arguments("/a=h264,quality=20,preset=fast", shape(true, 2));
+        assert!(
+            live.contains("-crf 28 ") && live.contains("rc-lookahead=5"),
+            "{live}"
+        );
+        assert!(live.contains("-preset veryfast"), "{live}");
+        let most = arguments("/a=av1,quality=60", shape(true, 9));
+        assert!(most.contains("-crf 63 -preset 12 -g 30 -svtav1-params"), "{most}");
+    }
+
+    #[test]
+    fn encoders_of_the_hardware_are_tried_before_those_of_libraries() {
+        assert_eq!(candidates(&options("/a=av1")), ["libsvtav1", "libaom-av1"]);
+        assert_eq!(
+            candidates(&options("/a=h264,encoder=h264_vaapi")),
+            ["h264_vaapi", "libx264"]
+        );
+        let all = candidates(&options("/a=h264,encoder=hardware"))
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        assert_eq!((all.len(), all[4].as_str()), (5, "libx264"));
+        let shape = Shape {
+            rate: 10,
+            group: 10,
+            is_live: true,
+            ease: 0,
+        };
+        let rate = arguments("/a=h264,quality=23,encoder=h264_v4l2m2m", shape);
+        assert!(
+            rate.contains("-b:v 5000 ") && rate.contains("aud=insert"),
+            "{rate}"
+        );
+    }
+}
