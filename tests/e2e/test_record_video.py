@@ -1,16 +1,22 @@
 """Images that are encoded while they are recorded: from real rclpy publishers, judged by real ffmpeg and by `mcap`."""
 
 import json
+import os
 import signal
+import sys
 import time
 
+import imageio_ffmpeg
+import numpy as np
 import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 from test_latched import files_of
 from test_small import decoded, recoded
 
-IMAGE, VIDEO = "sensor_msgs/msg/Image", "foxglove_msgs/msg/CompressedVideo"
+IMAGE, VIDEO, PACKET = "sensor_msgs/msg/Image", "foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
+CLOUD, PACKED_CLOUD = "sensor_msgs/msg/PointCloud2", "point_cloud_interfaces/msg/CompressedPointCloud2"
+FFMPEG = imageio_ffmpeg.get_ffmpeg_exe()
 WIDTH, HEIGHT = 320, 240
 
 
@@ -32,7 +38,7 @@ def read(bag):
         with open(path, "rb") as stream:
             reader = make_reader(stream, decoder_factories=[DecoderFactory()])
             for schema, channel, _, message in reader.iter_decoded_messages(log_time_order=False):
-                if schema.name in (IMAGE, VIDEO):
+                if schema.name in (IMAGE, VIDEO, PACKET):
                     stamp = message.timestamp if schema.name == VIDEO else message.header.stamp
                     number = (stamp.sec * 1_000_000_000 + stamp.nanosec) // 1_000_000
                     found.setdefault(channel.topic, []).append((schema.name, number, message))
@@ -88,10 +94,28 @@ def test_images_are_recorded_as_video_and_each_file_begins_with_a_key_frame(worl
         assert kind == IMAGE and bytes(message.data[:8]) == number.to_bytes(8, "little") and len(message.data) == 3 * WIDTH * HEIGHT
 
 
+def stand_in(world, script):
+    """An ffmpeg of the test, first in the PATH; it says its version itself."""
+    programs = world.folder / "programs"
+    programs.mkdir(exist_ok=True)
+    world.env["PATH"] = f"{programs}:/usr/bin:/bin"
+    (programs / "ffmpeg").unlink(missing_ok=True)
+    (programs / "ffmpeg").write_text(f'#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 0.1 of a test && exit\n{script}\n')
+    (programs / "ffmpeg").chmod(0o755)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 FAULTS = {
     "none": (None, "the program ffmpeg is not installed"),
     "dies": ("exit 1", "ffmpeg"),
-    "hangs": ("sleep 100", "too slow"),
+    "hangs": ('echo $$ >> "$0.pids"; exec sleep 100', "too slow"),
     "lies": ("cat > /dev/null; echo no video", "pictures of"),
 }
 
@@ -99,12 +123,10 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_cannot_be_encoded_is_recorded_as_it_is_and_counted(world, fault):
     script, reason = FAULTS[fault]
-    programs = world.folder / "programs"
-    programs.mkdir()
-    world.env["PATH"] = f"{programs}:/usr/bin:/bin"
     if script:
-        (programs / "ffmpeg").write_text(f'#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 0.1 of a test && exit\n{script}\n')
-        (programs / "ffmpeg").chmod(0o755)
+        stand_in(world, script)
+    else:
+        world.env["PATH"] = "/usr/bin:/bin"
     recorder = record(world, "--video", ".*=h264")
     count = 210 if fault == "hangs" else 60
     world.talker(camera("/camera", count)).done()
@@ -118,6 +140,12 @@ def test_what_cannot_be_encoded_is_recorded_as_it_is_and_counted(world, fault):
     about = audit(world)["recoded"][0]
     assert (about["messages"], about["kept"]) == (0, count) and sum(about["reasons"].values()) == count
     assert any(reason in found for found in about["reasons"]), about["reasons"]
+    if fault == "hangs":
+        # A person is not sent to look for a slow disk, and no program outlives the recorder.
+        assert "messages of /camera have waited for their encoder for" in said, said
+        pids = [int(pid) for pid in (world.folder / "programs/ffmpeg.pids").read_text().split()]
+        assert pids and not any(is_running(pid) for pid in pids), pids
+        assert about["steps"][0]["what"].startswith("images as they come, "), about
 
 
 def test_after_a_kill_what_the_encoder_had_is_there_as_images(world, ffmpeg):
@@ -136,3 +164,115 @@ def test_after_a_kill_what_the_encoder_had_is_there_as_images(world, ffmpeg):
     kinds = {kind: sum(one[0] == kind for file in files for one in file.get("/camera", [])) for kind in (IMAGE, VIDEO)}
     assert kinds[VIDEO] > 0 and kinds[IMAGE] > 0, kinds
     assert audit(world)["topics"]["/camera"]["recorded"] == count
+    about = audit(world)["recoded"][0]
+    assert (about["codec"], about["messages"], about["kept"]) == ("h264", kinds[VIDEO], kinds[IMAGE]), about
+    # What the bag says of its video is enough to make images of it again.
+    restored = world.run("decompress", world.folder / "bag", "-o", world.folder / "images")
+    assert restored.returncode == 0, restored.stderr
+    back = read(world.folder / "images")
+    assert sorted(numbers(back, "/camera")) == list(range(count))
+    assert {kind for file in back for kind, _, _ in file["/camera"]} == {IMAGE}
+
+
+def test_one_encoder_runs_on_from_second_to_second(world):
+    stand_in(world, f'echo "$*" >> "$0.starts"; exec {FFMPEG} "$@"')
+    recorder = record(world, "--video", "/camera=h264,preset=ultrafast")
+    count = 240
+    world.talker(camera("/camera", count)).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    (file,) = read(world.folder / "bag")
+    assert [number for _, number, _ in file["/camera"]] == list(range(count)) and {kind for kind, _, _ in file["/camera"]} == {VIDEO}
+    pictures, kinds = decoded(b"".join(one.data for _, _, one in file["/camera"]), "h264", WIDTH, HEIGHT)
+    keys = [number for number, (key, _) in enumerate(kinds) if key == "1"]
+    assert len(pictures) == count and keys[0] == 0 and len(keys) >= 7, keys
+    starts = (world.folder / "programs/ffmpeg.starts").read_text().splitlines()
+    encoders, decoders = ([one for one in starts if ("rawvideo" in one) == is_raw] for is_raw in (True, False))
+    # One for each of eight seconds before; more than one where the computer is busy and images come unevenly.
+    assert 1 <= len(encoders) <= 5 and len(decoders) <= len(encoders), starts
+
+
+def test_what_is_encoded_starts_and_stops_episodes_and_events(world, ffmpeg):
+    when = "/camera: header.stamp.nanosec >= 60000000 and header.stamp.nanosec < 90000000"
+    recorder = record(world, "--video", "/camera=h264,preset=ultrafast", "--episode-when", when)
+    world.talker(camera("/camera", 120)).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    (file,) = read(world.folder / "bag")
+    assert [number for _, number, _ in file["/camera"]] == list(range(120))
+    (episode,) = world.info(world.folder / "bag")["episodes"]
+    times = {}
+    with open(files_of(world.folder / "bag")[0][0], "rb") as stream:
+        for _, _, message, one in make_reader(stream, decoder_factories=[DecoderFactory()]).iter_decoded_messages(topics=["/camera"]):
+            stamp = one.timestamp if hasattr(one, "timestamp") else one.header.stamp
+            times[(stamp.sec * 1_000_000_000 + stamp.nanosec) // 1_000_000] = message.log_time
+    assert episode["start_ns"] == times[60] and times[89] <= episode["end_ns"] <= times[90], (episode, said)
+
+
+def test_events_see_images_that_are_encoded(world, ffmpeg):
+    event = "/camera: header.stamp.nanosec == 60000000"
+    recorder = record(world, "--video", "/camera=h264,preset=ultrafast", "--trigger", event, "--before", "0.5", "--after", "500ms")
+    world.talker(camera("/camera", 120)).done()
+    code, said = recorder.stop()
+    assert code == 0 and "recording around it" in said, said
+    found = numbers(read(world.folder / "bag"), "/camera")
+    assert 60 in found and len(found) < 90 and found == list(range(found[0], found[-1] + 1)), found
+
+
+# Takes so many images a second where this is in the arguments.
+SLOW = """case "$*" in *rawvideo*"{pattern}"*) {python} -c '
+import sys, time
+while image := sys.stdin.buffer.read({size}):
+    sys.stdout.buffer.write(image); sys.stdout.buffer.flush(); time.sleep({pause})
+' | {ffmpeg} "$@" ;; *) exec {ffmpeg} "$@" ;; esac"""
+
+
+@pytest.mark.parametrize("policy", ["quality", "rate"])
+def test_an_encoder_that_does_not_follow_gets_less_to_do_until_it_does(world, policy):
+    pattern = "-preset superfast" if policy == "quality" else "-i"
+    stand_in(world, SLOW.format(pattern=pattern, python=sys.executable, size=3 * WIDTH * HEIGHT, pause=1 / 12, ffmpeg=FFMPEG))
+    recorder = record(world, "--video", "/camera=h264,preset=superfast", "--video-when-behind", policy)
+    count = 600
+    world.talker(camera("/camera", count)).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    about = audit(world)["recoded"][0]
+    steps = [step["what"] for step in about["steps"]]
+    files = read(world.folder / "bag")
+    found = numbers(files, "/camera")
+    assert about["messages"] + about["kept"] + about["left_out"] == count and len(found) == count - about["left_out"], about
+    assert found == sorted(set(found)) and about["messages"] > count / 10, about
+    if policy == "quality":
+        assert steps[0] == "a quality 1 step lower, its encoder is behind" and "the quality that was requested again, its encoder follows" in steps, steps
+        assert found == list(range(count)) and about["left_out"] == 0
+    else:
+        assert steps[0] == "one of 2 images, its encoder is behind" and about["left_out"] > 100, steps
+    markers = [marker["name"] for marker in world.info(world.folder / "bag")["markers"]]
+    assert markers == [f"/camera: {step}" for step in steps], (markers, steps)
+    totals = audit(world)["topics"]["/camera"]
+    assert totals["recorded"] == len(found), totals
+
+
+def test_clouds_and_packets_are_recorded_as_compress_makes_them(world, ffmpeg):
+    recorder = record(world, "--video", "/camera=h264,preset=ultrafast", "--as", "ffmpeg_image_transport", "--cloud", "/lidar=cloudini,resolution=0.01")
+    world.talker(camera("/camera", 60), {"topic": "/lidar", "type": CLOUD, "count": 40, "rate_hz": 20, "points": 2000}).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    (file,) = read(world.folder / "bag")
+    assert [number for _, number, _ in file["/camera"]] == list(range(60)) and {kind for kind, _, _ in file["/camera"]} == {PACKET}
+    assert [one.pts for _, _, one in file["/camera"]] == list(range(60))
+    assert len(decoded(b"".join(one.data for _, _, one in file["/camera"]), "h264", WIDTH, HEIGHT)[0]) == 60
+    about = recoded(world, world.folder / "bag")
+    assert (about["/camera"]["into"], about["/camera"]["messages"]) == (PACKET, 60), about
+    lidar = about["/lidar"]
+    assert (lidar["into"], lidar["messages"], lidar["kept"], lidar["error_bound"]) == (PACKED_CLOUD, 40, 0, pytest.approx(0.01)), lidar
+    assert lidar["bytes_after"] < lidar["bytes_before"] and lidar["error_max"] <= 0.01
+    restored = world.run("decompress", world.folder / "bag", "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    clouds = 0
+    with open(files_of(world.folder / "large")[0][0], "rb") as stream:
+        for schema, channel, _, message in make_reader(stream, decoder_factories=[DecoderFactory()]).iter_decoded_messages():
+            if channel.topic == "/lidar":
+                clouds += 1
+                assert schema.name == CLOUD and len(message.data) == message.row_step and np.isfinite(np.frombuffer(message.data, "<f4")).any()
+    assert clouds == 40

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import stat
+import struct
 import subprocess
 
 import imageio_ffmpeg
@@ -240,8 +241,8 @@ def test_what_cannot_be_encoded_stays_and_is_counted(tmp_path, world, ffmpeg):
         assert topic == "/cut" or (len(stayed) == kept and all(payloads[one[1]] == one[3] for one in stayed))
     none = world.run("compress", bag, "-o", world.folder / "none", "--video", "/nothing=h264")
     assert none.returncode == 2 and 'no topic of images is named "/nothing"' in none.stderr and "/odd" in none.stderr
-    wrong = world.run("compress", bag, "-o", world.folder / "none", "--video", "/odd=vp9")
-    assert wrong.returncode == 2 and "expected h264, h265 or lossless" in wrong.stderr
+    wrong = world.run("compress", bag, "-o", world.folder / "none", "--video", "/odd=vp8")
+    assert wrong.returncode == 2 and "expected h264, h265, av1, vp9 or lossless" in wrong.stderr
 
 
 BROKEN = {
@@ -474,3 +475,68 @@ def test_a_smaller_bag_is_compared_with_its_original_by_what_it_shows(tmp_path, 
     for text in ("x", "ssim=-1", "mse=2"):
         refused = world.run("diff", large, small, "--decoded", "--tolerance", text)
         assert refused.returncode == 2 and text in refused.stderr, refused.stderr
+
+
+def ivf(codec, pictures):
+    """A file of these pictures, as ffmpeg's own IVF has them."""
+    head = b"DKIF" + struct.pack("<HH4sHHIIII", 0, 32, {"av1": b"AV01", "vp9": b"VP90"}[codec], 320, 240, 25, 1, len(pictures), 0)
+    return head + b"".join(struct.pack("<IQ", len(picture), number) + picture for number, picture in enumerate(pictures))
+
+
+@pytest.mark.parametrize("codec", ["av1", "vp9"])
+def test_images_become_av1_and_vp9_that_others_decode(tmp_path, world, ffmpeg, codec):
+    count, pictures = 70, [scene(number) for number in range(70)]
+    bag = write(tmp_path / "camera.mcap", {"/camera": ("sensor_msgs/msg/Image", [(n, plain(n, "rgb8", picture)) for n, picture in enumerate(pictures)])})
+    done = world.run("compress", bag, "-o", world.folder / "small", "--video", f"/camera={codec},quality=24")
+    assert done.returncode == 0, done.stderr
+    before, after = read(bag), read(world.folder / "small")
+    assert [one[1:3] for one in after["/camera"]] == [one[1:3] for one in before["/camera"]]
+    assert {(one[0], one[4].format) for one in after["/camera"]} == {("foxglove_msgs/msg/CompressedVideo", codec)}
+    data = [one[4].data for one in after["/camera"]]
+    seen, kinds = decoded(ivf(codec, data), "ivf", 320, 240)
+    keys = [number for number, (key, _) in enumerate(kinds) if key == "1"]
+    assert len(seen) == count and keys[0] == 0 and all(b - a <= 30 for a, b in zip(keys, [*keys[1:], count], strict=True)), keys
+    assert min(psnr(a, b) for a, b in zip(seen, pictures, strict=True)) > 28
+    if codec == "av1":
+        # The low-overhead format, each key frame with the parameters of its sequence (unit 1).
+        assert all(one[0] & 0x82 == 2 for one in data) and all(b"\x0a" in data[key][:4] for key in keys)
+    tail, _ = decoded(ivf(codec, data[keys[-1] :]), "ivf", 320, 240)
+    assert len(tail) == count - keys[-1] and psnr(tail[-1], pictures[-1]) > 28
+    about = recoded(world, world.folder / "small")["/camera"]
+    assert (about["codec"], about["messages"], about["kept"]) == (codec, count, 0) and about["bytes_after"] * 10 < about["bytes_before"], about
+    assert any(name in about["encoder"] for name in ("libsvtav1", "libaom-av1", "libvpx-vp9")), about
+    export = world.run("export", world.folder / "small", "-f", "png", "-o", world.folder / "png")
+    assert export.returncode == 0, export.stderr
+    assert psnr(np.asarray(Image.open(world.folder / f"png/camera/{START + 50 * STEP}.png")), pictures[50]) > 28
+    export = world.run("export", world.folder / "small", "-f", "mp4", "-o", world.folder / "mp4")
+    assert export.returncode != 0 and f"video as {codec} is not written as MP4; H.264 and H.265 are" in export.stderr, export.stderr
+    restored = world.run("decompress", world.folder / "small", "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    for number, (kind, *_, message) in enumerate(read(world.folder / "large")["/camera"]):
+        assert kind == "sensor_msgs/msg/Image" and psnr(np.frombuffer(message.data, np.uint8).reshape(240, 320, 3), pictures[number]) > 28
+
+
+HARDWARE = {
+    # As on this computer, which has none.
+    "none": (f'exec {FFMPEG} "$@"', "hardware", "libx264", ["h264_nvenc", "h264_nvmpi", "h264_v4l2m2m", "h264_vaapi"]),
+    "refused": ('case "$*" in *h264_nvenc*) echo "No capable devices found" >&2; exit 1;; esac\n' + f'exec {FFMPEG} "$@"', "h264_nvenc", "libx264", ["No capable devices"]),
+    # One whose pictures are those of a library.
+    "works": (f'for word do shift; [ "$word" = h264_v4l2m2m ] && word=libx264; set -- "$@" "$word"; done\nexec {FFMPEG} "$@"', "h264_v4l2m2m", "h264_v4l2m2m", []),
+}
+
+
+@pytest.mark.parametrize("how", HARDWARE)
+def test_an_encoder_of_the_hardware_is_tried_and_named(tmp_path, world, ffmpeg, how):
+    script, encoder, chosen, words = HARDWARE[how]
+    (ffmpeg / "ffmpeg").unlink()
+    (ffmpeg / "ffmpeg").write_text(f"#!/bin/sh\n{script}\n")
+    (ffmpeg / "ffmpeg").chmod(stat.S_IRWXU)
+    bag = write(tmp_path / "camera.mcap", {"/camera": ("sensor_msgs/msg/Image", [(n, plain(n, "rgb8", scene(n))) for n in range(40)])})
+    done = world.run("compress", bag, "-o", world.folder / "small", "--video", f"/camera=h264,encoder={encoder}")
+    assert done.returncode == 0, done.stderr
+    about = recoded(world, world.folder / "small")["/camera"]
+    assert (about["messages"], about["kept"]) == (40, 0), about
+    assert about["encoder"].split(";")[0].endswith(f" {chosen}") and all(word in about["encoder"] for word in words), about["encoder"]
+    assert all(word in done.stderr for word in words), done.stderr
+    seen, _ = decoded(b"".join(one[4].data for one in read(world.folder / "small")["/camera"]), "h264", 320, 240)
+    assert len(seen) == 40
