@@ -496,14 +496,12 @@ impl LiveRecoder for Live {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{
-            Key, Made,
-            worker::{BATCHES_MAX, JOBS_MAX},
-        },
-        *,
-    };
+    use super::*;
     use crate::ffmpeg::Stop;
+    use crate::recode::{
+        Key, Made,
+        worker::{BATCHES_MAX, JOBS_MAX},
+    };
     use holdall_model::{message::PayloadRef, time::Timestamp};
     use std::{
         sync::mpsc::{self, Receiver, SyncSender},
