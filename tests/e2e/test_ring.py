@@ -124,7 +124,7 @@ def test_a_ring_keeps_its_size_and_what_is_kept_and_a_part_is_promoted_while_it_
     account = audit(world, ring)
     assert account["balanced"], account["faults"]
     topics = account["topics"]
-    assert topics[IMAGE]["removed"] > 0 and topics[CHATTER].get("removed", 0) == 0, topics
+    assert topics[IMAGE]["expired"] > 0 and topics[CHATTER].get("expired", 0) == 0, topics
     assert world.run("check", ring).returncode == 0
 
 
@@ -240,8 +240,8 @@ def test_a_page_of_a_folder_copies_a_part_of_a_ring_days_later(world):
     assert recorder.stop()[0] in (0, 3)
     told = world.info(ring)
     start, length = told["starting_time"]["nanoseconds_since_epoch"], told["duration"]["nanoseconds"]
-    removed = audit(world, ring)["topics"][IMAGE]["removed"]
-    assert removed > 0 and "removed later (--ring, --max-bag-files)" in world.run("info", ring).stdout
+    expired = audit(world, ring)["topics"][IMAGE]["expired"]
+    assert expired > 0 and "expired (--ring, --max-bag-files)" in world.run("info", ring).stdout
     part = {"bag": "lab", "output": "part", "from": str(start - 10**9), "to": str(start + length // 2), "topics": [IMAGE]}
     closed = world.holdall("web", world.folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
     address = served(closed, "bags: ")

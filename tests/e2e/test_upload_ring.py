@@ -86,14 +86,14 @@ def test_a_ring_removes_only_files_that_the_bucket_has_and_no_message_is_gone(wo
     assert len(numbers) == len(set(numbers)), "no message is there twice"
     account = audit(world, kept)
     assert account["balanced"], (account["faults"], log)
-    ring = account["topics"]["/t"]["removed"]
+    ring = account["topics"]["/t"]["expired"]
     assert ring == sum(len(there[name]) for name in removed), account
     assert len(numbers) + account["lost"]["total"] == count, (account, len(numbers))
     # In the bucket the bag is described as here, and each file that was removed here is read by its own URL.
     described = world.info("s3://fleet/ring/bag")["message_count"]
     assert described == len(numbers) - ring == world.info(kept)["message_count"]
     of_bucket = audit(world, "s3://fleet/ring/bag")
-    assert of_bucket["balanced"] and of_bucket["topics"]["/t"]["removed"] == ring, of_bucket
+    assert of_bucket["balanced"] and of_bucket["topics"]["/t"]["expired"] == ring, of_bucket
     for name in removed:
         assert world.info(f"s3://fleet/ring/bag/{name}")["message_count"] == len(there[name])
     assert world.run("check", f"s3://fleet/ring/bag/{min(removed)}").returncode == 0
@@ -111,7 +111,7 @@ def test_a_ring_whose_upload_is_refused_removes_nothing_and_ends_in_order(world,
     last = log.strip().splitlines()[-1]
     assert "the bag is not uploaded as a whole" in last and "denies access" in last, log
     account = audit(world, kept)
-    assert account["balanced"] and account["topics"]["/t"].get("removed", 0) == 0, (account, log)
+    assert account["balanced"] and account["topics"]["/t"].get("expired", 0) == 0, (account, log)
     files = numbers_by_file(kept)
     assert sum(len(numbers) for numbers in files.values()) == account["recorded"] > 0
     # Every 5 s, not with each check of the recording, which are more than its files.

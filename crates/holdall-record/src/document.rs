@@ -25,6 +25,7 @@ struct Sums<'a> {
     lost: u64,
     lost_by_stage: BTreeMap<LossStage, u64>,
     left_out: u64,
+    expired: u64,
     waits_for_clock: bool,
     clock_jumps: &'a [ClockJump],
     clock_jump_count: u64,
@@ -48,6 +49,7 @@ impl<'a> Sums<'a> {
             lost: sums.lost,
             lost_by_stage: sums.by_stage,
             left_out: status.left_out(),
+            expired: status.expired(),
             waits_for_clock: status.waits_for_clock,
             clock_jumps: &status.clock_jumps.named,
             clock_jump_count: status.clock_jumps.count,
@@ -73,6 +75,7 @@ struct TopicSums<'a> {
     received: u64,
     bytes: u64,
     left_out: u64,
+    expired: u64,
     sent_before_match: u64,
     end_unknown: Ends,
 }
@@ -85,6 +88,7 @@ impl<'a> TopicSums<'a> {
             received: topic.received,
             bytes: topic.recorded_bytes,
             left_out: topic.left_out,
+            expired: topic.expired,
             sent_before_match: sums.before_match,
             end_unknown: Ends::of(&topic.ends),
         }

@@ -60,6 +60,8 @@ pub struct TopicStatus {
     pub lost: BTreeMap<LossStage, u64>,
     /// Messages received and left out on request, in a pause for example; no loss.
     pub left_out: u64,
+    /// Those of `recorded` that were in files of a ring that are removed.
+    pub expired: u64,
     /// True if losses cannot be known because the transport gives no sequence numbers.
     pub loss_unknown: bool,
     /// Publishers that may have sent more after the last message that arrived; until the recording is closed, only those that went
@@ -138,6 +140,11 @@ impl RecordStatus {
     /// Messages received and left out on request, all topics.
     pub fn left_out(&self) -> u64 {
         holdall_model::loss::total(self.topics.iter().map(|topic| &topic.left_out))
+    }
+
+    /// Messages that expired in a ring, all topics.
+    pub fn expired(&self) -> u64 {
+        holdall_model::loss::total(self.topics.iter().map(|topic| &topic.expired))
     }
 
     /// Messages lost after their publishers were matched: these decide the exit code.

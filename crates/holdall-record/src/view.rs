@@ -138,6 +138,7 @@ fn topic_status(live: &LiveTopic, received: u64, publishers: usize, account: &To
         recorded_bytes: account.recorded_bytes,
         lost,
         left_out,
+        expired: account.expired,
         loss_unknown: account.loss_unknown,
         ends: account.unknown_ends(),
     }

@@ -39,10 +39,10 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
             .count() as u64;
         // A message with a hole does not count as found, but a repair counts it.
         let has_holes = after.death.is_some() && plan.leaves_holes();
-        if there + topic.removed != topic.recorded && !has_holes {
+        if there + topic.expired != topic.recorded && !has_holes {
             let what = format!(
-                "{}: the bag has {there} messages, the ledger {} recorded and {} removed",
-                topic.name, topic.recorded, topic.removed
+                "{}: the bag has {there} messages, the ledger {} recorded and {} expired",
+                topic.name, topic.recorded, topic.expired
             );
             return Err(Violation::new(Invariant::Accounted, what));
         }
@@ -59,7 +59,7 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
     // A file of a ring is removed right before that is logged.
     let died_inside = after.death.as_ref().is_some_and(|death| death.inside);
     let split = &plan.options.files.split;
-    let removed_uncounted = died_inside && (split.files_max.is_some() || split.ring.is_some());
+    let expired_uncounted = died_inside && (split.files_max.is_some() || split.ring.is_some());
     let none = BTreeSet::new();
     for (number, life) in after.lives.iter().enumerate() {
         let account = account_of(ledger, life);
@@ -71,11 +71,11 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
             number,
             in_bag,
             claimed: crate::ends::claimed(plan, after, number, account),
-            removed: removed_uncounted
+            expired: expired_uncounted
                 || ledger
                     .topics
                     .iter()
-                    .any(|topic| topic.name == life.topic && topic.removed > 0),
+                    .any(|topic| topic.name == life.topic && topic.expired > 0),
         }
         .judge(account)?;
     }
@@ -100,8 +100,8 @@ struct LifeJudge<'a> {
     in_bag: &'a BTreeSet<u64>,
     /// Number of its messages that must be accounted for, if the account claims to know its end.
     claimed: Option<u64>,
-    /// A ring has removed files with messages of this topic.
-    removed: bool,
+    /// Messages of this topic have expired.
+    expired: bool,
 }
 
 impl LifeJudge<'_> {
@@ -155,7 +155,7 @@ impl LifeJudge<'_> {
                 (false, None) => {
                     let must = self.must_be_in_ledger(sequence, sent);
                     unexplained += u64::from(must);
-                    if by_number == 0 && !self.removed && (must || self.is_claimed(sequence)) {
+                    if by_number == 0 && !self.expired && (must || self.is_claimed(sequence)) {
                         return Err(self.unaccounted(sequence, sent, must));
                     }
                 }
@@ -167,7 +167,7 @@ impl LifeJudge<'_> {
                 "message {sequence} was never sent, but is missing at {stage}"
             ));
         }
-        if by_number > unexplained || (by_number < unexplained && !self.removed) {
+        if by_number > unexplained || (by_number < unexplained && !self.expired) {
             return broken(format!(
                 "{unexplained} messages are in no interval, the ledger has {by_number} without sequence number"
             ));

@@ -46,14 +46,14 @@ fn judge_topic(
         .find(|status| status.name == topic.name);
     let durable = status.map_or(0, |status| status.durable);
     // By count and not by place: what came during a pause is in a later file than what came after it.
-    let mut removed = topic.removed;
+    let mut expired = topic.expired;
     let settled = settled_before(plan, crashed);
     for (place, (life, sequence, arrival)) in accepted.iter().enumerate() {
         if in_bag.contains(&(*life, *sequence)) {
             continue;
         }
-        if removed > 0 {
-            removed -= 1;
+        if expired > 0 {
+            expired -= 1;
             continue;
         }
         let name = format!("{}: message {sequence} of publisher {life}", topic.name);

@@ -24,7 +24,7 @@ pub struct AccountSummary {
     /// Messages left out on request, by the recording or by a tool that made this bag from others.
     pub left_out: u64,
     /// Messages that the ring of files removed (`--ring`, `--max-bag-files`).
-    pub removed: u64,
+    pub expired: u64,
     /// Number of topics whose losses in transit are unknown.
     pub topics_unknown: u64,
     /// The account has no end: the recording was cut off, or is still running.
@@ -52,7 +52,7 @@ impl AccountSummary {
             lost: sums.lost,
             before_match: sums.before_match,
             left_out: topics().map(TopicAccount::left_out_in_all).sum(),
-            removed: topics().map(|topic| topic.removed).sum(),
+            expired: topics().map(|topic| topic.expired).sum(),
             topics_unknown: topics().filter(|topic| topic.loss_unknown).count() as u64,
             is_cut_off: ledger.checkpoint.is_some(),
             // The first checkpoint may be older than the first message.

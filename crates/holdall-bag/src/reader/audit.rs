@@ -32,7 +32,7 @@ pub struct TopicAudit {
     /// Missing messages by stage, including those left out on request.
     pub missing: BTreeMap<LossStage, u64>,
     /// Messages in files that the ring of files removed.
-    pub removed: u64,
+    pub expired: u64,
     /// Copies of its messages that files repeat at their beginnings; none of them is in `recorded`.
     pub repeated: u64,
     /// Its account, if there is one.
@@ -249,7 +249,7 @@ impl BagAudit {
             name: account.name.clone(),
             recorded: found.messages,
             missing,
-            removed: account.removed,
+            expired: account.expired,
             repeated: 0,
             account: Some(account),
         });
@@ -303,7 +303,7 @@ struct Fingerprint {
 impl Fingerprint {
     /// `None` if the account does not have each number.
     fn of(account: &TopicAccount) -> Option<Self> {
-        let is_changed = account.removed > 0 || account.left_out > 0 || account.unaccounted > 0;
+        let is_changed = account.expired > 0 || account.left_out > 0 || account.unaccounted > 0;
         if is_changed || account.folded.is_some() || account.publishers.is_empty() {
             return None;
         }

@@ -2,9 +2,9 @@
 
 use super::{Bag, BagFile, ReadError};
 use holdall_model::{
+    expired::ExpiredFiles,
     loss::ledger::{Ledger, MissingFile, TopicAccount},
     metadata::{BagMetadata, FileInformation},
-    removed::RemovedByRing,
     repeated::{BagRepeats, repeats_from_custom_data},
     time::Timestamp,
 };
@@ -25,7 +25,7 @@ pub struct Gone {
     /// Their number by topic.
     by_topic: Counts,
     /// Messages by topic that a ring of files has removed, where the recording was cut off.
-    removed: Counts,
+    expired: Counts,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Gone {
     /// A file that was opened before cannot be read now.
     pub(super) fn between(said: &BagMetadata, bag: &Bag) -> Result<Self, ReadError> {
         let mut gone = Self {
-            removed: removed_from(said, bag),
+            expired: expired_from(said, bag),
             ..Self::default()
         };
         let copies = copies_of(&repeats_from_custom_data(&said.custom_data));
@@ -112,10 +112,10 @@ impl Gone {
     }
 
     /// Updates a checkpoint with the messages that the ring of files has removed since.
-    pub(super) fn note_removed(&self, checkpoint: &mut Ledger) {
+    pub(super) fn note_expired(&self, checkpoint: &mut Ledger) {
         for topic in &mut checkpoint.topics {
-            let removed = self.removed.get(&topic.name).copied().unwrap_or(0);
-            topic.removed = topic.removed.max(removed.min(topic.recorded));
+            let expired = self.expired.get(&topic.name).copied().unwrap_or(0);
+            topic.expired = topic.expired.max(expired.min(topic.recorded));
         }
     }
 
@@ -236,10 +236,10 @@ fn described(said: &BagMetadata) -> Vec<FileInformation> {
 }
 
 /// Messages by topic that a ring of files has removed from a bag.
-fn removed_from(said: &BagMetadata, bag: &Bag) -> Counts {
+fn expired_from(said: &BagMetadata, bag: &Bag) -> Counts {
     let has = |name: &str| bag.files().iter().any(|file| is_named(file, &name_of(name)));
-    let removed = RemovedByRing::of(&said.custom_data);
-    removed.map_or_else(Counts::new, |removed| removed.by_topic(has))
+    let expired = ExpiredFiles::of(&said.custom_data);
+    expired.map_or_else(Counts::new, |expired| expired.by_topic(has))
 }
 
 /// By which a file is known, packed or not.

@@ -222,7 +222,7 @@ fn account_of(
 ) -> (TopicAccount, u64) {
     let mut account = TopicAccount::default();
     account.name.clone_from(&topic.info.name);
-    (account.loss_unknown, account.removed) = (topic.loss_unknown, topic.removed);
+    (account.loss_unknown, account.expired) = (topic.loss_unknown, topic.expired);
     for publisher in &topic.publishers {
         let mut known = PublisherAccount {
             gid: publisher.gid.clone(),
@@ -250,11 +250,11 @@ fn account_of(
     let others = counts.extract_if(|(name, _), _| *name == account.name);
     let others: u64 = others.map(|(_, count)| count).sum();
     let (mut unfound, mut nameless) = (0, Vec::new());
-    if others == 0 && account.removed == 0 {
+    if others == 0 && account.expired == 0 {
         for (place, first) in begins {
             unfound += account.lose_until(place, first, last.get(&place).copied());
         }
-    } else if account.removed == 0 && begins.len() == topic.publishers.len() {
+    } else if account.expired == 0 && begins.len() == topic.publishers.len() {
         unfound = numbered_until(&account, &begins, last).map_or(0, |sent| {
             let known = account.publishers.iter().map(PublisherAccount::missing_total);
             let named = account.publishers.iter().map(|publisher| publisher.recorded);
@@ -263,7 +263,7 @@ fn account_of(
         nameless
             .extend((unfound > 0).then(|| Loss::Missing(Interval::of_unknown(LossStage::Storage, unfound))));
     }
-    let others = others.saturating_add(account.removed);
+    let others = others.saturating_add(account.expired);
     if others > 0 {
         let known = PublisherAccount {
             recorded: others,

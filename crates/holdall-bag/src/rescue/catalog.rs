@@ -49,7 +49,7 @@ pub(super) struct Topic {
     /// The topic of each further type that publishers have.
     pub other_types: Vec<(TopicInfo, MessageDefinition)>,
     pub loss_unknown: bool,
-    pub removed: u64,
+    pub expired: u64,
     /// All that ever were.
     pub publishers: Vec<Publisher>,
     /// Who has a number now: place in `publishers`.
@@ -192,8 +192,8 @@ impl Catalog {
     fn apply_change(&mut self, change: AccountChange) {
         match change {
             AccountChange::LossUnknown { topic } => self.with(topic, |topic| topic.loss_unknown = true),
-            AccountChange::Removed { topic, count } => self.with(topic, |topic| {
-                topic.removed = topic.removed.saturating_add(count);
+            AccountChange::Expired { topic, count } => self.with(topic, |topic| {
+                topic.expired = topic.expired.saturating_add(count);
             }),
             AccountChange::Publisher {
                 topic,
@@ -256,7 +256,7 @@ impl Catalog {
             definition: MessageDefinition::default(),
             other_types: Vec::new(),
             loss_unknown: false,
-            removed: 0,
+            expired: 0,
             publishers: Vec::new(),
             numbers: BTreeMap::new(),
         });

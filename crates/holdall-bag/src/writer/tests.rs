@@ -477,13 +477,13 @@ fn a_disk_without_room_for_metadata_gets_room_by_the_oldest_file() {
         bag.step().unwrap();
     }
     assert!(!first.exists());
-    let removed: u64 = bag.take_removed().iter().map(|count| count.messages).sum();
+    let expired: u64 = bag.take_expired().iter().map(|count| count.messages).sum();
     let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     assert!(closed.failure.is_none(), "{:?}", closed.failure);
-    assert_eq!(read(&closed.files).len() as u64 + removed, 100);
+    assert_eq!(read(&closed.files).len() as u64 + expired, 100);
     let text = fs::read_to_string(path.join("metadata.yaml")).unwrap();
     let metadata = BagMetadata::from_yaml(&text).unwrap();
-    assert_eq!(metadata.message_count + removed, 100);
+    assert_eq!(metadata.message_count + expired, 100);
     assert!(!text.contains("b_0.mcap"), "{text}");
 }
 
@@ -526,12 +526,12 @@ fn a_ring_removes_its_oldest_files_and_neither_what_is_kept_nor_what_is_being_co
     assert!(bytes_of(&path, "_ring_") > 160_000);
     drop(hold);
     write(&mut bag);
-    let removed: u64 = bag.take_removed().iter().map(|count| count.messages).sum();
+    let expired: u64 = bag.take_expired().iter().map(|count| count.messages).sum();
     let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     assert!(closed.failure.is_none() && bytes_of(&path, "_ring_") <= 60_000);
     let found = read(&closed.files);
     let of = |name: &str| found.iter().filter(|(topic, ..)| topic == name).count() as u64;
-    assert_eq!((of("/kept"), of("/other") + removed), (120, 120));
+    assert_eq!((of("/kept"), of("/other") + expired), (120, 120));
 }
 
 #[test]
@@ -549,20 +549,20 @@ fn a_ring_keeps_its_span_when_the_clock_is_set_forward_and_back() {
         Timestamp::from_nanos(time.as_nanos() % SET)
     }));
     let topic = bag.add_topic(channel("/t")).unwrap();
-    let mut removed = 0;
+    let mut expired = 0;
     for now in 1..=300 {
         let stamp = if (40..80).contains(&now) { now + SET } else { now };
         bag.write(topic, message(stamp, &[7; 4000])).unwrap();
         bag.wait_settled().unwrap();
-        removed += bag.take_removed().iter().map(|count| count.messages).sum::<u64>();
-        assert!(now > 100 || removed == 0, "{removed} at {now}");
+        expired += bag.take_expired().iter().map(|count| count.messages).sum::<u64>();
+        assert!(now > 100 || expired == 0, "{expired} at {now}");
     }
     let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     assert!(closed.failure.is_none());
     let left = read(&closed.files).len() as u64;
     // The span, and not more than two files besides.
     assert!(
-        left + removed == 300 && (100..115).contains(&left),
+        left + expired == 300 && (100..115).contains(&left),
         "{left} are left"
     );
 }

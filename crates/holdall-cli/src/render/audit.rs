@@ -29,7 +29,7 @@ pub fn text(bag: &Path, audit: &BagAudit, recoded: &[Recoding], paint: Paint) ->
     let with_loss: Vec<&TopicAudit> = audit
         .topics
         .iter()
-        .filter(|topic| !topic.missing.is_empty() || topic.removed > 0)
+        .filter(|topic| !topic.missing.is_empty() || topic.expired > 0)
         .collect();
     if !with_loss.is_empty() {
         lines.push(table(&with_loss, &missing, audit.start));
@@ -99,11 +99,11 @@ fn verdict(audit: &BagAudit, paint: Paint) -> String {
 
 fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>, start: Option<Timestamp>) -> String {
     let stages: Vec<LossStage> = missing.keys().copied().collect();
-    let with_removed = topics.iter().any(|topic| topic.removed > 0);
+    let with_expired = topics.iter().any(|topic| topic.expired > 0);
     let mut table = Table::new();
     table.load_style(TABLE_STYLE);
     let mut header = vec!["Topic".to_owned(), "In the bag".to_owned()];
-    header.extend(with_removed.then(|| "Removed".to_owned()));
+    header.extend(with_expired.then(|| "Expired".to_owned()));
     header.extend(stages.iter().map(|stage| match stage {
         LossStage::Head => LossSums::BEFORE_MATCH.to_owned(),
         LossStage::Policy => "left out on request".to_owned(),
@@ -116,7 +116,7 @@ fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>, start: Opti
     table.set_header(header);
     for (topic, span) in topics.iter().zip(spans) {
         let mut row = vec![Outside(&topic.name).to_string(), format_count(topic.recorded)];
-        row.extend(with_removed.then(|| format_count(topic.removed)));
+        row.extend(with_expired.then(|| format_count(topic.expired)));
         row.extend(
             stages
                 .iter()
@@ -187,7 +187,7 @@ pub fn json(bag: &Path, audit: &BagAudit, recoded: &[Recoding]) -> Value {
         },
         "sent_before_match": sums.before_match,
         "left_out": sums.left_out,
-        "removed": audit.topics.iter().map(|topic| topic.removed).sum::<u64>(),
+        "expired": audit.topics.iter().map(|topic| topic.expired).sum::<u64>(),
         "repeated": audit.topics.iter().map(|topic| topic.repeated).sum::<u64>(),
         "recoded": recoded,
         "balanced": audit.is_balanced(),
@@ -207,7 +207,7 @@ fn json_topic(topic: &TopicAudit) -> Value {
         "lost_by_stage": stages(&sums),
         "sent_before_match": sums.before_match,
         "left_out": sums.left_out,
-        "removed": topic.removed,
+        "expired": topic.expired,
         "repeated": topic.repeated,
         "loss_unknown": account.is_some_and(|account| account.loss_unknown),
         "ends_unknown": account.map_or(0, TopicAccount::ends_unknown),

@@ -307,7 +307,7 @@ pub(super) fn account_counts(account: &AccountSummary) -> Vec<String> {
         (account.lost, "lost"),
         (account.before_match, LossSums::BEFORE_MATCH),
         (account.left_out, LossSums::LEFT_OUT),
-        (account.removed, "removed later (--ring, --max-bag-files)"),
+        (account.expired, "expired (--ring, --max-bag-files)"),
     ];
     counts
         .into_iter()
@@ -424,7 +424,7 @@ mod tests {
         let mut summary = summary(LostByTopic::new());
         summary.state.account = Some(AccountSummary {
             recorded: 291,
-            removed: 12,
+            expired: 12,
             window: Some(KeptWindow {
                 max_s: 2.0,
                 achieved_s: Some(2.5),
@@ -438,7 +438,7 @@ mod tests {
             ..AccountSummary::default()
         });
         let text = text(&summary);
-        let end = "Account:           291 recorded, 12 removed later (--ring, --max-bag-files)\n\
+        let end = "Account:           291 recorded, 12 expired (--ring, --max-bag-files)\n\
                    Loss window:       a power cut would have lost the last 2.000 s at most; exceeded 3 times, at worst 2.500 s\n\
                    Restarts:          Nov 14 2023 22:13:20.000000003 (1700000000.000000003): the disk does not take what is written\n                   and 1 more\n";
         assert!(text.ends_with(end), "{text}");

@@ -439,6 +439,7 @@ mod tests {
             recorded_bytes: recorded * 100,
             lost: lost.iter().copied().collect(),
             left_out: 0,
+            expired: 0,
             loss_unknown: false,
             ends: UnknownEnds::default(),
         }

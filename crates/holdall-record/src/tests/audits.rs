@@ -65,7 +65,7 @@ fn a_split_bag_adds_up_and_each_file_has_the_account_so_far() {
 }
 
 #[test]
-fn what_a_ring_of_files_removed_is_neither_there_nor_lost() {
+fn what_expired_in_a_ring_of_files_is_neither_there_nor_lost() {
     let mut world = World::new();
     world.options.files.split = SplitOptions {
         bytes_max: Some(50_000),
@@ -75,9 +75,9 @@ fn what_a_ring_of_files_removed_is_neither_there_nor_lost() {
     let recorded = recorded(&mut world);
     let audit = audit(&recorded.output);
     assert_eq!(audit.faults, Vec::<String>::new());
-    let removed: u64 = audit.topics.iter().map(|topic| topic.removed).sum();
-    assert!(removed > 0);
-    assert_eq!(audit.recorded() + removed, 150);
+    let expired: u64 = audit.topics.iter().map(|topic| topic.expired).sum();
+    assert!(expired > 0);
+    assert_eq!(audit.recorded() + expired, 150);
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn a_ring_of_files_keeps_the_newest() {
     );
     assert_eq!(recorded.metadata().message_count, payloads.len() as u64);
     let account = recorded.ledger().topics[0].clone();
-    assert_eq!(account.recorded - account.removed, payloads.len() as u64);
+    assert_eq!(account.recorded - account.expired, payloads.len() as u64);
     assert_eq!(fs::read_dir(&recorded.output).unwrap().count(), 4);
 }
 

@@ -240,7 +240,7 @@ fn the_ring_of_files_takes_its_copies_with_it() {
         let of_map = audit.topics.iter().find(|topic| topic.name == "/map").unwrap();
         let files = recorded.report.files.len() as u64;
         assert_eq!(
-            (of_map.recorded, of_map.removed, of_map.repeated),
+            (of_map.recorded, of_map.expired, of_map.repeated),
             (0, 1, files),
             "{storage}"
         );

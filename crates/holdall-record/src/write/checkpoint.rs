@@ -103,9 +103,9 @@ pub(crate) fn account_for(
     for torn in &end.torn {
         journal.compare(torn, topic_of_bag, ledger);
     }
-    for count in &end.removed {
+    for count in &end.expired {
         if let Some(topic) = topic_of_bag.get(count.topic.0 as usize) {
-            ledger.remove(*topic, count.messages);
+            ledger.expire(*topic, count.messages);
         }
     }
     count_repeated(ledger, topic_of_bag, &end.repeated);

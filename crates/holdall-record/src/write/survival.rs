@@ -49,7 +49,7 @@ impl Log {
             Event::Account(
                 AccountChange::Miss { .. }
                     | AccountChange::Late { .. }
-                    | AccountChange::Removed { .. }
+                    | AccountChange::Expired { .. }
                     | AccountChange::Silent { .. }
             )
         );

@@ -54,6 +54,12 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
         "Payload bytes given to the storage",
         by_topic(|topic| topic.recorded_bytes),
     );
+    counter(
+        &mut text,
+        "expired_messages",
+        "Recorded messages whose files a ring has removed",
+        by_topic(|topic| topic.expired),
+    );
     let lost = topics().flat_map(|topic| {
         let stages = LossSums::of(&topic.lost).by_stage.into_iter();
         stages.map(|(stage, count)| {
@@ -362,6 +368,7 @@ mod tests {
                 age: Some(std::time::Duration::from_millis(1500)),
                 received: 10,
                 recorded: 6,
+                expired: 5,
                 lost: BTreeMap::from([(LossStage::Cache, 3), (LossStage::Transport, 9)]),
                 ..TopicStatus::default()
             }],
@@ -372,6 +379,7 @@ mod tests {
             "# TYPE holdall_lost_messages counter",
             "holdall_received_messages_total{topic=\"/a\\\"b\"} 10",
             "holdall_lost_messages_total{topic=\"/a\\\"b\",stage=\"cache\"} 3",
+            "holdall_expired_messages_total{topic=\"/a\\\"b\"} 5",
             "holdall_waiting_messages 1",
             "holdall_received_hertz{topic=\"/a\\\"b\"} 2.5",
             "holdall_last_message_age_seconds{topic=\"/a\\\"b\"} 1.5",

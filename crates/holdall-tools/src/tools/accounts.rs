@@ -429,7 +429,7 @@ fn add_unaccounted(all: &mut Ledger, counts: BTreeMap<String, TopicCount>, takes
 fn merge(known: &mut TopicAccount, topic: TopicAccount) {
     known.recorded += topic.recorded;
     known.recorded_bytes += topic.recorded_bytes;
-    known.removed += topic.removed;
+    known.expired += topic.expired;
     known.left_out += topic.left_out;
     known.left_out_with_publisher += topic.left_out_with_publisher;
     known.unaccounted += topic.unaccounted;

@@ -42,8 +42,8 @@ pub(super) fn narrow(
     let recorded_of_all = topic.recorded;
     topic.recorded = topic.publishers.iter().map(|it| it.recorded).sum();
     let gone = topic.recorded.saturating_sub(in_bag);
-    topic.removed = topic.removed.min(gone);
-    topic.left_out = topic.left_out.min(gone - topic.removed);
+    topic.expired = topic.expired.min(gone);
+    topic.left_out = topic.left_out.min(gone - topic.expired);
     let put_in = in_bag.saturating_sub(topic.recorded);
     topic.unaccounted = topic.unaccounted.min(put_in) + without_own;
     topic.left_out_with_publisher += count.of_others;
@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn removed_and_left_out_messages_are_divided_by_the_content_of_the_bag() {
+    fn expired_and_left_out_messages_are_divided_by_the_content_of_the_bag() {
         let mut all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
-        (all.removed, all.left_out) = (10, 15);
+        (all.expired, all.left_out) = (10, 15);
         // 25 of 50 messages are in the bag, 8 of them the kept publisher's: so 12 of its messages are gone.
         let kept = narrow(all, &keeps_left, &count(&[("left", 8)], 17));
-        assert_eq!((kept.removed, kept.left_out, kept.in_bag()), (10, 2, 8));
+        assert_eq!((kept.expired, kept.left_out, kept.in_bag()), (10, 2, 8));
     }
 
     #[test]

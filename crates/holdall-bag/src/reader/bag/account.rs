@@ -94,7 +94,7 @@ impl Bag {
         }
         for file in self.files.iter().rev() {
             if let Some(mut ledger) = file.ledger(CHECKPOINT_RECORD)? {
-                self.gone.note_removed(&mut ledger);
+                self.gone.note_expired(&mut ledger);
                 return Ok(Some(ledger));
             }
         }

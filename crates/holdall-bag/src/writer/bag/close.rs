@@ -43,7 +43,7 @@ impl BagWriter {
         }
         let end = BagEnd {
             torn,
-            removed: self.take_removed(),
+            expired: self.take_expired(),
             messages: self.past.messages(&self.topics),
             repeated: self.repeated_by_topic(),
             failed: first_error.is_some(),

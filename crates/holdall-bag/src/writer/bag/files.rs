@@ -212,7 +212,7 @@ impl BagWriter {
         let Some(oldest) = self.past.take_oldest() else {
             return Ok(false);
         };
-        let before = self.past.removed().announce(&oldest, &self.topics);
+        let before = self.past.expired().announce(&oldest, &self.topics);
         let announced = match self.write_metadata(false) {
             Err(error) if error.is_no_space() => Ok(()),
             written => written,
@@ -220,11 +220,11 @@ impl BagWriter {
         let path = self.place.path_of(oldest.present_name());
         let removed = announced.and_then(|()| Ok(self.place.folder.remove_that(&path, oldest.identity)?));
         if let Err(error) = removed {
-            self.past.removed().restore(before);
+            self.past.expired().restore(before);
             self.past.put_back(oldest);
             return Err(error);
         }
-        self.past.removed().confirm(&oldest);
+        self.past.expired().confirm(&oldest);
         tracing::info!("removed {}, the oldest file, {why}", oldest.name);
         Ok(true)
     }
@@ -237,7 +237,7 @@ impl BagWriter {
         let mut state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
         let memory = self.place.options.memory.clone();
         state.extend(memory.map(|id| (MEMORY_KEY.to_owned(), id)));
-        state.extend(self.past.removed_entry());
+        state.extend(self.past.expired_entry());
         let currents: Vec<_> = self.files.currents().collect();
         let metadata = metadata(&self.place, &self.topics, &self.past, &currents, &state);
         replace(&self.place, &metadata, durable)

@@ -6,6 +6,7 @@ mod close;
 mod content;
 mod current;
 mod durable;
+mod expired;
 mod files;
 mod handed;
 mod latched;
@@ -14,7 +15,6 @@ mod open;
 mod options;
 mod past;
 mod place;
-mod removed;
 mod room;
 mod topics;
 mod torn;
@@ -452,8 +452,8 @@ impl BagWriter {
     }
 
     /// Messages in files that the ring has removed since the last call.
-    pub fn take_removed(&mut self) -> Vec<TopicCount> {
-        self.past.removed().take()
+    pub fn take_expired(&mut self) -> Vec<TopicCount> {
+        self.past.expired().take()
     }
 
     /// Messages in files that vanished since the last call.

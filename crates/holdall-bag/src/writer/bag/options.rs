@@ -90,8 +90,8 @@ pub struct TornFile {
 pub struct BagEnd {
     /// Files that may have lost data, because the disk has failed.
     pub torn: Vec<TornFile>,
-    /// Messages in files that the ring has removed and [`BagWriter::take_removed`](super::BagWriter::take_removed) has not returned.
-    pub removed: Vec<TopicCount>,
+    /// Messages in files that the ring has removed and [`BagWriter::take_expired`](super::BagWriter::take_expired) has not returned.
+    pub expired: Vec<TopicCount>,
     /// Messages that can be read, without repeated ones.
     pub messages: Vec<TopicCount>,
     /// Messages that files repeat.

@@ -5,8 +5,8 @@ use super::{
     channels::FileChannels,
     content::{FileContent, by_place, counts},
     current::TakenFile,
+    expired::Expired,
     place::Place,
-    removed::Removed,
     topics::Topics,
 };
 use crate::writer::{
@@ -103,7 +103,7 @@ pub(super) struct PastFiles {
     files: VecDeque<PastFile>,
     /// Bytes of all of them, removed ones included, before they were packed.
     bytes: u64,
-    removed: Removed,
+    expired: Expired,
     /// Set for compression of whole files.
     packer: Option<FilePacker>,
     /// `None` unless a full disk costs uploaded files only.
@@ -117,7 +117,7 @@ impl PastFiles {
         Self {
             files: VecDeque::new(),
             bytes: 0,
-            removed: Removed::default(),
+            expired: Expired::default(),
             packer,
             uploaded: None,
             is_held: false,
@@ -336,13 +336,13 @@ impl PastFiles {
     }
 
     /// The files that the ring removed.
-    pub fn removed(&mut self) -> &mut Removed {
-        &mut self.removed
+    pub fn expired(&mut self) -> &mut Expired {
+        &mut self.expired
     }
 
     /// For the metadata of a bag that is being written: the files that the ring removed.
-    pub fn removed_entry(&self) -> Option<(String, String)> {
-        self.removed.entry()
+    pub fn expired_entry(&self) -> Option<(String, String)> {
+        self.expired.entry()
     }
 
     /// Every file, to be ended one by one.

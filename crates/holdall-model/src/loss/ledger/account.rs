@@ -22,9 +22,10 @@ pub struct TopicAccount {
     pub recorded: u64,
     /// Payload bytes in the bag.
     pub recorded_bytes: u64,
-    /// Messages that were in the bag until the ring of files removed their file (`--ring`, `--max-bag-files`).
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub removed: u64,
+    /// Messages that were in the bag until the ring of files removed their file (`--ring`, `--max-bag-files`). Older bags call them
+    /// `removed`.
+    #[serde(default, alias = "removed", skip_serializing_if = "is_zero")]
+    pub expired: u64,
     /// Messages of the recording that a tool left out on request when it made this bag out of others.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
@@ -58,10 +59,10 @@ pub struct TopicAccount {
 }
 
 impl TopicAccount {
-    /// Messages that are in the bag now: recorded, and not removed or left out since, with those that came from elsewhere.
+    /// Messages that are in the bag now: recorded, and not expired or left out since, with those that came from elsewhere.
     pub fn in_bag(&self) -> u64 {
         let put_in = self.recorded.saturating_add(self.unaccounted);
-        put_in.saturating_sub(self.removed).saturating_sub(self.left_out)
+        put_in.saturating_sub(self.expired).saturating_sub(self.left_out)
     }
 
     /// Publishers whose messages after the last one that arrived are not known.

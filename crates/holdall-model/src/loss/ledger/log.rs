@@ -82,7 +82,8 @@ pub enum AccountChange {
         topic: TopicId,
     },
     /// The ring of files has removed messages.
-    Removed {
+    #[serde(alias = "removed")]
+    Expired {
         /// Their topic.
         topic: TopicId,
         /// How many.

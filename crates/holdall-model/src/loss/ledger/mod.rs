@@ -337,10 +337,10 @@ impl Ledger {
     }
 
     /// Counts messages as no longer in the bag, because the ring of files removed them.
-    pub fn remove(&mut self, topic: TopicId, count: u64) {
+    pub fn expire(&mut self, topic: TopicId, count: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
-            account.removed += count;
-            self.log.add(|| AccountChange::Removed { topic, count });
+            account.expired += count;
+            self.log.add(|| AccountChange::Expired { topic, count });
         }
     }
 

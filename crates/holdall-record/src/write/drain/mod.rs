@@ -388,7 +388,7 @@ impl Drain {
     /// Does work that is due without a message: the bag's own, syncs for the loss window, files that the ring removed.
     fn maintain(&mut self, now: Duration) -> Result<(), WriteError> {
         // A failure may have come after the ring had removed a file.
-        self.delivery.writer().count_removed();
+        self.delivery.writer().count_expired();
         if self.delivery.writer().has_failed() {
             return Ok(());
         }
@@ -401,7 +401,7 @@ impl Drain {
         self.delivery.note_recoding(now)?;
         self.delivery.free_places();
         let writer = self.delivery.writer();
-        writer.count_removed();
+        writer.count_expired();
         self.markers.write(writer.bag())?;
         writer.write_contract()?;
         writer.write_checkpoint(&mut self.checkpoints, now)?;

@@ -420,7 +420,7 @@ impl Writer {
     }
 
     /// Accounts for messages of files that were deleted or that the ring removed.
-    pub fn count_removed(&mut self) {
+    pub fn count_expired(&mut self) {
         let vanished = self.bag.take_vanished();
         if !vanished.is_empty() {
             self.count_runs();
@@ -431,9 +431,9 @@ impl Writer {
                 lock(&self.ledger).lose_recorded(topic, count.messages);
             }
         }
-        for count in self.bag.take_removed() {
+        for count in self.bag.take_expired() {
             if let Some(topic) = self.channels.topic_of(count.topic) {
-                lock(&self.ledger).remove(topic, count.messages);
+                lock(&self.ledger).expire(topic, count.messages);
             }
         }
     }
@@ -467,7 +467,7 @@ impl Writer {
     pub fn fail(&mut self, error: WriteError) {
         if self.failure.is_none() {
             let error = match self.bag.replace_vanished_after(&error) {
-                Ok(true) => return self.count_removed(),
+                Ok(true) => return self.count_expired(),
                 Ok(false) => error,
                 Err(no_new_file) => no_new_file,
             };
@@ -545,7 +545,7 @@ impl Writer {
         if let Err(error) = settled {
             self.fail(error);
         }
-        self.count_removed();
+        self.count_expired();
     }
 
     /// Ends the bag, with the ledger and `records` in it. `custom_data` gives what else `metadata.yaml` has, when it is known whether the

@@ -1,25 +1,25 @@
 //! Messages in files that a ring has removed from a bag that is being written.
 
 use super::{TopicCount, past::PastFile, topics::Topics};
-use holdall_model::removed::RemovedByRing;
+use holdall_model::expired::ExpiredFiles;
 use std::mem;
 
 /// Messages that the ring has removed from a bag that is being written.
 #[derive(Default)]
-pub(super) struct Removed {
-    all: RemovedByRing,
+pub(super) struct Expired {
+    all: ExpiredFiles,
     /// Not yet reported.
     new: Vec<TopicCount>,
 }
 
-impl Removed {
+impl Expired {
     /// For the metadata of a bag that is being written.
     pub fn entry(&self) -> Option<(String, String)> {
         self.all.entry()
     }
 
     /// Counts a file as removed, and returns what [`Self::restore`] needs. A kill after the removal finds metadata that counts it.
-    pub fn announce(&mut self, oldest: &PastFile, topics: &Topics) -> RemovedByRing {
+    pub fn announce(&mut self, oldest: &PastFile, topics: &Topics) -> ExpiredFiles {
         let before = self.all.clone();
         let counts = oldest.content.messages.iter().filter_map(|count| {
             let info = topics.get(count.topic).ok()?;
@@ -35,7 +35,7 @@ impl Removed {
     }
 
     /// The file that was announced could not be removed.
-    pub fn restore(&mut self, before: RemovedByRing) {
+    pub fn restore(&mut self, before: ExpiredFiles) {
         self.all = before;
     }
 
