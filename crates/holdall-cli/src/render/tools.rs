@@ -1,13 +1,15 @@
 //! The result lines of the verbs that work on bags.
 
+use super::labels::time_point;
 use crate::units::{format_bytes, plural};
 use comfy_table::{CellAlignment, Table};
-use holdall::tools::{LeftOut, LeftOutMessages, Reindexed, Written};
+use holdall::tools::{ExpiredTopic, LeftOut, LeftOutMessages, Reindexed, Written};
 use holdall_model::{
     recoding::Recoding,
     text::{Outside, OutsidePath},
 };
 use holdall_storage::storages;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 /// Usual name of the formats that have chunks: `MCAP`.
@@ -69,7 +71,20 @@ pub fn written_json(written: &Written) -> Value {
         "left_out_message_count": written.left_out.messages,
         "left_out": written.left_out.places.iter().map(left_out_json).collect::<Vec<_>>(),
         "left_out_count": written.left_out.place_count,
+        "expired": written.expired,
     })
+}
+
+/// A line about a topic of which a ring no longer has all of the span.
+pub fn expired(expired: &ExpiredTopic) -> String {
+    let topic = Outside(&expired.topic);
+    match expired.before {
+        Some(before) => {
+            let before = time_point(before, &TimeZone::system());
+            format!("{topic}: what was before {before} has expired in the ring")
+        }
+        None => format!("{topic}: all of it has expired in the ring"),
+    }
 }
 
 /// Places that lines are about; the others are counted.

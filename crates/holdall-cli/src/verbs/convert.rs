@@ -392,6 +392,9 @@ fn make_recoded(
     render::tools::left_out(&written.left_out)
         .iter()
         .for_each(|line| warn!("{line}"));
+    for expired in &written.expired {
+        warn!("{}", render::tools::expired(expired));
+    }
     for recoding in written.recoded.iter().filter(|recoding| recoding.kept > 0) {
         warn!("{}", recoding.kept_clause());
     }

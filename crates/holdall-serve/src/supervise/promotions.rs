@@ -10,9 +10,9 @@ use holdall_io::{
     mutex::lock,
     process::set_thread_nice,
 };
-use holdall_model::{selection::Selection, time::Timestamp};
+use holdall_model::{selection::Selection, time::Timestamp, units::counted};
 use holdall_record::{RecordControl, RecordObserver};
-use holdall_tools::tools::{Choice, Job, LatchedMode, OutputOptions, Written, run};
+use holdall_tools::tools::{Choice, Job, LatchedMode, OutputOptions, Written, expired_after, run};
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
@@ -35,6 +35,9 @@ const KEPT_MAX: usize = 100;
 
 /// Topics of one copy, at most.
 const TOPICS_MAX: usize = 1000;
+
+/// Topics that a note names.
+const TOPICS_NAMED_MAX: usize = 4;
 
 /// How far the end of a span may be ahead.
 const AHEAD_MAX: Duration = Duration::from_secs(3600);
@@ -91,7 +94,11 @@ impl Promotion {
         at(self.end.as_ref())
     }
 
-    fn copy(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<(Written, Option<String>), String> {
+    /// Makes the bag, in the caller's thread, and returns what the ring no longer or not yet has of the span, if anything.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn copy(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<(Written, Option<String>), String> {
         let bag = Bag::open(&self.ring).map_err(|error| error.to_string())?;
         let (first, last) = (bag.metadata().starting_time, bag.metadata().ending_time());
         let (start, end) = (at(self.start.as_ref()), at(self.end.as_ref()));
@@ -100,9 +107,26 @@ impl Promotion {
         let begins_before = begins_before.filter(|_| start.is_some());
         let ends_after = end > last && start.is_none_or(|start| Some(start) <= last);
         let may_go_on = ends_after && bag.writer().is_some();
+        // A topic of which nothing is left does not keep others out.
+        let described = &bag.metadata().topics_with_message_count;
+        let has = |name: &&String| {
+            described
+                .iter()
+                .any(|topic| is_named(name, &topic.topic_metadata.name))
+        };
+        let (here, absent): (Vec<&String>, Vec<&String>) = self.topics.iter().partition(has);
+        let absent = absent
+            .iter()
+            .map(|name| format!("the ring has nothing of {name}"));
+        let absent: Vec<String> = absent.take(TOPICS_NAMED_MAX).collect();
+        let topics = if here.is_empty() {
+            &self.topics
+        } else {
+            &here.into_iter().cloned().collect()
+        };
         let choice = Choice {
             selection: Selection {
-                topics: self.topics.clone(),
+                topics: topics.clone(),
                 include_hidden_topics: true,
                 include_unpublished_topics: true,
                 ..Selection::default()
@@ -111,6 +135,7 @@ impl Promotion {
             end: self.end.clone().filter(|_| !ends_after),
             ..Choice::default()
         };
+        let expired = start.and_then(|start| self.expired(&bag, start, begins_before));
         let output = OutputOptions {
             directory: self.output.clone(),
             latched: LatchedMode::Repeat,
@@ -125,8 +150,30 @@ impl Promotion {
         let before = begins_before.map(|first| format!("the ring has nothing before {}", first.as_nanos()));
         let after = last.filter(|_| may_go_on);
         let after = after.map(|last| format!("the ring had nothing after {} yet", last.as_nanos()));
-        let notes: Vec<String> = before.into_iter().chain(after).collect();
+        let notes: Vec<String> = before
+            .into_iter()
+            .chain(expired)
+            .chain(absent)
+            .chain(after)
+            .collect();
         Ok((written, Some(notes.join("; ")).filter(|note| !note.is_empty())))
+    }
+
+    /// The topics of which a part of the span has expired, in words, without those that have all that the ring has from `begin` on.
+    fn expired(&self, bag: &Bag, start: Timestamp, begin: Option<Timestamp>) -> Option<String> {
+        let takes = |name: &str, _: &str| {
+            self.topics.is_empty() || self.topics.iter().any(|topic| is_named(topic, name))
+        };
+        let mut all = expired_after(bag, start, &takes);
+        all.retain(|topic| topic.before.is_none() || topic.before > begin);
+        let mut named: Vec<String> = all
+            .iter()
+            .take(TOPICS_NAMED_MAX)
+            .map(ToString::to_string)
+            .collect();
+        let more = all.len() - named.len();
+        named.extend((more > 0).then(|| format!("and {}", counted(more as u64, "more topic"))));
+        Some(named.join(", ")).filter(|named| !named.is_empty())
     }
 
     fn json(&self) -> Value {
@@ -139,6 +186,11 @@ impl Promotion {
             "topics": self.topics,
         })
     }
+}
+
+/// Whether a topic is the one that is asked for, with or without its first slash.
+fn is_named(asked: &str, topic: &str) -> bool {
+    asked.trim_start_matches('/') == topic.trim_start_matches('/')
 }
 
 /// Whether a text is the name of a bag: no path, and nothing that is hidden.

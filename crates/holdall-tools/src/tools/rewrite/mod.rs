@@ -9,6 +9,7 @@ use super::{
     change::Changer,
     choice::{Chooser, check_result, check_topics, settle},
     copy::{self, Plan},
+    expired::{ExpiredTopic, expired_after},
     latched::InputState,
     left_out::{Damage, LeftOutMessages},
     recode::Recode,
@@ -59,6 +60,8 @@ pub struct Written {
     pub copied_bytes: u64,
     /// Topics whose messages got another form.
     pub recoded: Vec<Recoding>,
+    /// Topics of which rings no longer have all of the span that was asked for.
+    pub expired: Vec<ExpiredTopic>,
     /// Parts that could not be read.
     pub left_out: LeftOutMessages,
 }
@@ -244,6 +247,12 @@ pub fn run_recoded(
         // Which of them were selected is not known.
         true => Some((unlisted, true)).filter(|_| unlisted > 0 && !is_explained),
     });
+    if let Some(start) = start {
+        for bag in set.bags() {
+            let takes = |name: &str, type_name: &str| asked.takes_topic(name, type_name);
+            written.expired.extend(expired_after(bag, start, &takes));
+        }
+    }
     let directory = staged.publish()?;
     let in_place = |path: &PathBuf| directory.join(path.file_name().unwrap_or_default());
     written.files = written.files.iter().map(in_place).collect();
