@@ -1,6 +1,6 @@
 //! The remains of a simulated recording, for the judges.
 
-use crate::{clocks::Clocks, death::Death, ends::ExpectedEnds, network::Life};
+use crate::{clocks::Clocks, death::Death, ends::ExpectedEnds, network::Life, promote::Promoter};
 use holdall::record::status::{RecordReport, RecordStatus};
 use holdall_model::loss::ledger::Ledger;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -43,4 +43,6 @@ pub struct Aftermath {
     pub clocks: Clocks,
     /// The ends of publishers at the end of a recording that was stopped.
     pub ends: Option<ExpectedEnds>,
+    /// Parts of the ring that were copied, if any were asked for.
+    pub promoter: Option<Promoter>,
 }

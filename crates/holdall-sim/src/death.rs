@@ -16,6 +16,7 @@ use holdall_io::{
     disk::{Completion, Disk, DiskError, FileId, Wait},
     sim::SimDiskHandle,
 };
+use holdall_model::time::Timestamp;
 use holdall_storage::{Storage, StorageResult, reader::StorageReader, writer::MetadataEntries};
 use std::{
     collections::BTreeMap,
@@ -238,6 +239,10 @@ impl BagFolder for WatchedFolder {
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         self.watched(|folder| folder.remove_file(path))
+    }
+
+    fn is_held(&self, directory: &Path, first: Timestamp, last: Timestamp) -> bool {
+        self.folder.is_held(directory, first, last)
     }
 
     fn open_reader(&self, storage: &dyn Storage, path: &Path) -> StorageResult<Box<dyn StorageReader>> {

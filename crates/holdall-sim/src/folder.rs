@@ -1,18 +1,23 @@
 //! The simulated bag directory: its metadata as text that a power cut may take back, its storage files on the simulated disk.
 
 use holdall::writer::BagFolder;
-use holdall_io::mutex::lock;
 use holdall_io::{
     disk::{DiskError, Operation},
+    hold::is_held,
+    mutex::lock,
     sim::{SimDiskHandle, SimRng},
 };
+use holdall_model::time::Timestamp;
 use holdall_storage::{Storage, StorageResult, reader::StorageReader, writer::MetadataEntries};
 use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
+
+/// Versions of a text that a power cut may leave, where there are many.
+const TEXTS_MAX: usize = 100;
 
 /// The errno of a full disk.
 const ENOSPC: i32 = 28;
@@ -31,6 +36,14 @@ pub struct SimFolder {
     disk: SimDiskHandle,
     /// A real directory, for readers that want real files.
     scratch: PathBuf,
+    /// A real directory that is as this one.
+    mirror: Arc<OnceLock<Mirror>>,
+}
+
+/// A real directory, with the storage files as they were last written.
+struct Mirror {
+    directory: PathBuf,
+    files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
 }
 
 impl SimFolder {
@@ -40,7 +53,41 @@ impl SimFolder {
             texts: Arc::default(),
             disk,
             scratch: scratch.to_owned(),
+            mirror: Arc::default(),
         }
+    }
+
+    /// Keeps a real directory as this one from now on: texts and removals at once, storage files with [`Self::sync_mirror`].
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn mirror(&self, directory: &Path) -> io::Result<()> {
+        let mirror = Mirror {
+            directory: directory.to_owned(),
+            files: Mutex::default(),
+        };
+        let mirror = self.mirror.get_or_init(|| mirror);
+        self.visible()
+            .iter()
+            .try_for_each(|(path, text)| fs::write(mirror.path_of(path), text))
+    }
+
+    /// Writes the storage files that have changed into the real directory.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn sync_mirror(&self) -> io::Result<()> {
+        let Some(mirror) = self.mirror.get() else {
+            return Ok(());
+        };
+        let mut known = lock(&mirror.files);
+        for (path, bytes) in self.disk.visible() {
+            if known.get(&path) != Some(&bytes) {
+                fs::write(mirror.path_of(&path), &bytes)?;
+                known.insert(path, bytes);
+            }
+        }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Text>> {
@@ -81,6 +128,18 @@ impl SimFolder {
     }
 }
 
+impl Mirror {
+    fn path_of(&self, path: &Path) -> PathBuf {
+        self.directory.join(path.file_name().unwrap_or_default())
+    }
+
+    fn remove(&self, path: &Path) {
+        lock(&self.files).remove(path);
+        // A file that was never written is not there.
+        drop(fs::remove_file(self.path_of(path)));
+    }
+}
+
 impl BagFolder for SimFolder {
     fn create_new(&self, _: &Path) -> Result<(), DiskError> {
         Ok(())
@@ -101,14 +160,31 @@ impl BagFolder for SimFolder {
             self.disk.sync_directory();
         } else {
             known.unsynced.push(text.to_owned());
+            if self.mirror.get().is_some() {
+                // One of a day's thousands of versions survives a power cut.
+                let surplus = known.unsynced.len().saturating_sub(TEXTS_MAX);
+                known.unsynced.drain(..surplus);
+            }
         }
-        Ok(())
+        match self.mirror.get() {
+            Some(mirror) => fs::write(mirror.path_of(path), text)
+                .map_err(|error| DiskError::new(path, Operation::Write, error)),
+            None => Ok(()),
+        }
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         self.disk.remove(path);
         self.lock().remove(path);
+        if let Some(mirror) = self.mirror.get() {
+            mirror.remove(path);
+        }
         Ok(())
+    }
+
+    fn is_held(&self, _directory: &Path, first: Timestamp, last: Timestamp) -> bool {
+        let mirror = self.mirror.get();
+        mirror.is_some_and(|mirror| is_held(&mirror.directory, first, last))
     }
 
     fn open_reader(&self, storage: &dyn Storage, path: &Path) -> StorageResult<Box<dyn StorageReader>> {

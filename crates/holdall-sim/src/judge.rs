@@ -26,16 +26,29 @@ pub fn judge(plan: &Plan, after: &Aftermath, scratch: &Path) -> Result<(), Viola
         let what = format!("{what} took {held} bytes, more than {allowed}");
         return Err(Violation::new(Invariant::Memory, what));
     }
+    if let Some(broken) = after
+        .promoter
+        .as_ref()
+        .and_then(|promoter| promoter.broken.clone())
+    {
+        return Err(broken);
+    }
     let bag = scratch.join("bag");
     write_files(after, &bag).map_err(|error| Violation::new(Invariant::Runs, error.to_string()))?;
-    match plan.ending {
+    let judged = match plan.ending {
         Ending::Stop => judge_stopped(plan, after, &bag),
         Ending::PowerCut | Ending::Kill => judge_crashed(plan, after, &bag),
         Ending::Death => match &after.death {
             Some(death) => crate::rescue::judge(plan, after, death, &bag),
             None => Err(Violation::new(Invariant::Runs, "the process did not die")),
         },
-    }
+    };
+    judged?;
+    let Some(promoter) = &after.promoter else {
+        return Ok(());
+    };
+    let repaired = bag.with_file_name("repaired");
+    promoter.judge_end(if repaired.exists() { &repaired } else { &bag }, plan.seed)
 }
 
 fn write_files(after: &Aftermath, bag: &Path) -> std::io::Result<()> {

@@ -6,7 +6,8 @@ use holdall_io::mutex::lock;
 use holdall_sim::{
     mutation::Mutation,
     plan::{CLOCKS_FROM, Plan},
-    run::{Failure, Summary, run, run_in, run_many},
+    ring_day::{DAY, DAY_COPIES, RINGS},
+    run::{Failure, Summary, Tally, run, run_in, run_many},
     shrink::shrink,
 };
 use std::{
@@ -26,6 +27,7 @@ use std::{
   holdall-sim --minutes 2 --fresh         as many new seeds as two minutes take
   holdall-sim --seed 4711                 one seed again; what it breaks is made small
   holdall-sim --seed 4711 --keep 3,5-9    the same with these of its events only
+  holdall-sim --ring-day                  a day in a ring, ten thousand parts of it copied
   holdall-sim --seeds 500 --mutation skipped-sync    a recorder that is broken on purpose")]
 struct Arguments {
     /// Number of seeds.
@@ -55,6 +57,9 @@ struct Arguments {
     /// Print the plan of a single seed, event by event.
     #[arg(long)]
     verbose: bool,
+    /// One recording of a simulated day into a ring, of which ten thousand parts are copied, instead; killed at its end.
+    #[arg(long, conflicts_with_all = ["seeds", "keep", "minutes", "fresh", "bag"])]
+    ring_day: bool,
     /// Stop after this many failing seeds.
     #[arg(long, default_value_t = 5)]
     failures: usize,
@@ -88,6 +93,9 @@ fn run_and_print(arguments: &Arguments, out: &mut (impl Write + Send)) -> io::Re
         },
         None => None,
     };
+    if arguments.ring_day {
+        return print_day(arguments.seed.unwrap_or(RINGS.start), mutation, out);
+    }
     if let Some(seed) = arguments.seed {
         return print_one(arguments, seed, mutation, out);
     }
@@ -188,7 +196,7 @@ impl<W: Write> Progress<'_, W> {
 }
 
 fn print_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl Write) -> io::Result<()> {
-    let tally = summary.tally;
+    let tally = &summary.tally;
     writeln!(
         out,
         "seeds: {} from {first} in {:.1} s ({:.0} per second)",
@@ -196,11 +204,47 @@ fn print_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl W
         took.as_secs_f64(),
         tally.runs as f64 / took.as_secs_f64().max(1e-9)
     )?;
+    print_tally(tally, out)
+}
+
+fn print_tally(tally: &Tally, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "messages: {} sent, {} arrived; crashes: {}, {} of them of the process; failed disks: {}",
         tally.sent, tally.arrived, tally.crashes, tally.deaths, tally.failed_disks
+    )?;
+    let copies = tally.copies;
+    if copies.made == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "parts of rings: {} copied with {} messages, {} of them less than asked for, as they say; nothing left of {} more, {} killed; {} messages \
+         expired",
+        copies.made - copies.empty,
+        copies.messages,
+        copies.partial,
+        copies.empty,
+        copies.killed,
+        copies.expired
     )
+}
+
+fn print_day(seed: u64, mutation: Option<Mutation>, out: &mut impl Write) -> io::Result<ExitCode> {
+    let begun = SystemClock.monotonic();
+    let outcome = run(&Plan::ring_day(seed, DAY, DAY_COPIES), mutation);
+    let took = SystemClock.monotonic().saturating_sub(begun).as_secs_f64();
+    match outcome {
+        Ok(tally) => {
+            print_tally(&tally, out)?;
+            writeln!(out, "a day with seed {seed}, in {took:.0} s\nviolations: 0")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(violation) => {
+            writeln!(out, "a day with seed {seed}: {violation}\nviolations: 1")?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
 }
 
 fn print_failure(failure: &Failure, mutation: Option<Mutation>, out: &mut impl Write) -> io::Result<()> {

@@ -70,6 +70,19 @@ pub enum Discovered {
     At(Duration),
 }
 
+/// A message that has arrived.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    /// Its topic.
+    pub topic: String,
+    /// Its publisher's number.
+    pub life: usize,
+    /// Its number, from 1.
+    pub sequence: u64,
+    /// The time of day that it is stamped with.
+    pub log_time: Timestamp,
+}
+
 /// One life of a publisher, from its start to its end: the truth about it.
 #[derive(Clone, Debug)]
 pub struct Life {
@@ -216,6 +229,8 @@ struct State {
     step: Duration,
     /// What `/clock` said last.
     simulated: Option<Timestamp>,
+    /// Messages that have arrived since they were taken, if they are logged.
+    log: Option<Vec<Arrived>>,
 }
 
 /// The network; clones are the same one. Everything happens in the caller's thread.
@@ -272,6 +287,16 @@ impl Network {
     /// Notes that a step of the recorder begins at this time.
     pub fn set_step(&self, now: Duration) {
         self.lock().step = now;
+    }
+
+    /// Logs each message that arrives from now on.
+    pub fn log_arrivals(&self) {
+        self.lock().log.get_or_insert_default();
+    }
+
+    /// The messages that have arrived since the last call, in order.
+    pub fn take_arrivals(&self) -> Vec<Arrived> {
+        self.lock().log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Sets whether messages from now on arrive in a paused recording.
@@ -451,6 +476,7 @@ impl Network {
             paused,
             offered,
             simulated,
+            log,
             ..
         } = &mut *state;
         let due = requests
@@ -474,6 +500,14 @@ impl Network {
             .arrival
             .is_none()
             .then_some((flight.life, flight.index as u64 + 1));
+        if let (Some(log), None) = (log, sent.arrival) {
+            log.push(Arrived {
+                topic: life.topic.clone(),
+                life: flight.life,
+                sequence: flight.index as u64 + 1,
+                log_time,
+            });
+        }
         sent.arrival.get_or_insert(Arrival {
             at: now,
             log_time: simulated.unwrap_or(log_time),

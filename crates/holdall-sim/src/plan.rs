@@ -1,7 +1,7 @@
 //! The plan that a seed gives: the options of the recording, the disk, and the course of events, all decided before anything
 //! happens.
 
-use crate::network::Signs;
+use crate::{network::Signs, promote::Asked, ring_day::RINGS};
 use holdall::{
     record::options::{CacheOptions, CachePolicy, RecordOptions},
     writer::SplitOptions,
@@ -200,6 +200,8 @@ pub enum Event {
     /// The process dies at the moment with this number, counted from here, among those at which a death makes a difference, possibly
     /// within a step. Nothing if the recording does not end by [`Ending::Death`].
     Die(u64),
+    /// A user asks for a part of the ring.
+    Promote(Asked),
 }
 
 /// How a recording ends.
@@ -240,6 +242,8 @@ pub struct Plan {
     pub signs: Option<Signs>,
     /// Clocks jump, all of them so far that it must be said, from [`CLOCKS_FROM`] on.
     pub has_jumps: bool,
+    /// Time between two steps of the session, as the recorder's thread takes them.
+    pub session_interval: Duration,
 }
 
 impl fmt::Debug for Plan {
@@ -280,6 +284,9 @@ impl fmt::Debug for Plan {
 impl Plan {
     /// The plan that `seed` gives.
     pub fn new(seed: u64) -> Self {
+        if RINGS.contains(&seed) {
+            return Self::ring_minutes(seed);
+        }
         let mut rng = SimRng::new(seed);
         let options = options(&mut rng);
         let disk = SimDiskOptions {
@@ -313,6 +320,7 @@ impl Plan {
             keeps_memory: false,
             signs: None,
             has_jumps: false,
+            session_interval: Duration::from_millis(10),
         };
         if seed >= SMALL_FROM {
             plan.make_small(&mut rng);

@@ -4,6 +4,7 @@ use crate::{
     judge::judge,
     mutation::Mutation,
     plan::Plan,
+    promote::Copies,
     verdict::{Invariant, Violation},
     world::World,
 };
@@ -32,6 +33,8 @@ pub struct Tally {
     pub deaths: u64,
     /// Recordings whose disk failed or filled up.
     pub failed_disks: u64,
+    /// Parts of rings that were copied.
+    pub copies: Copies,
 }
 
 impl Tally {
@@ -43,6 +46,7 @@ impl Tally {
         self.crashes += other.crashes;
         self.deaths += other.deaths;
         self.failed_disks += other.failed_disks;
+        self.copies.add(other.copies);
     }
 }
 
@@ -88,6 +92,7 @@ pub fn run_in(plan: &Plan, mutation: Option<Mutation>, scratch: &Path) -> Result
             crashes: u64::from(after.stopped.is_none()),
             deaths: u64::from(after.death.is_some()),
             failed_disks: u64::from(after.disk_failed),
+            copies: after.promoter.map(|promoter| promoter.copies).unwrap_or_default(),
         })
     }));
     outcome.unwrap_or_else(|panic| {

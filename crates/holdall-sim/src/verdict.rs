@@ -37,6 +37,8 @@ pub enum Invariant {
     Reported,
     /// Messages during the user's pause are not recorded.
     Paused,
+    /// A copy of a part of a ring has all that the ring had when it was asked for, and says what had expired before.
+    Promoted,
     /// Jumps of the clock that stamps messages are said, and no others.
     Clocks,
 }

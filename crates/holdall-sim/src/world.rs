@@ -9,6 +9,7 @@ use crate::{
     mutation::{self, Mutation},
     network::{Network, SimTransport, random_way},
     plan::{DefinitionPlan, Ending, Event, OFFERS, Plan, TOPICS},
+    promote::Promoter,
     types::{asked_hash, asked_sources, type_of},
 };
 use holdall::internals::SteppedRecorder;
@@ -20,8 +21,6 @@ use holdall_io::{
 use holdall_transport::PublishRequest;
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-/// Time between two steps of the session, as the recorder's thread takes them.
-const SESSION_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two steps of the drain when there is nothing to write.
 const DRAIN_IDLE: Duration = Duration::from_millis(100);
 /// How long the recorder waits at its end for messages in flight.
@@ -48,6 +47,7 @@ pub struct World<'a> {
     /// Number of messages that each publisher had sent when the user requested the end.
     sent_at_stop: Option<Vec<usize>>,
     watch: DeathWatch,
+    promoter: Option<Promoter>,
 }
 
 impl<'a> World<'a> {
@@ -102,6 +102,10 @@ impl<'a> World<'a> {
                 bag: plan.options.output.clone(),
             });
         }
+        let promoter = plan
+            .has_copies()
+            .then(|| Promoter::new(network.clone(), folder.clone(), scratch));
+        let promoter = promoter.transpose().map_err(|error| error.to_string())?;
         let ready = clock.monotonic();
         network.set_paused(plan.is_shut_at_first());
         Ok(Self {
@@ -122,6 +126,7 @@ impl<'a> World<'a> {
             is_paused: plan.options.start_paused,
             sent_at_stop: None,
             watch,
+            promoter,
         })
     }
 
@@ -132,6 +137,7 @@ impl<'a> World<'a> {
     pub fn run(mut self) -> std::io::Result<Aftermath> {
         for event in &self.plan.events {
             self.act(*event);
+            self.copy_due();
             if self.watch.is_dead() {
                 break;
             }
@@ -211,13 +217,62 @@ impl<'a> World<'a> {
             } => self.disk.fail_nth(operation, nth, errno),
             Event::LimitDisk(bytes) => self.disk.set_capacity_bytes(bytes),
             Event::Die(points) => self.watch.arm(points),
+            Event::Promote(asked) => {
+                let (now, status) = (self.clock.now(), self.recorder.status());
+                if let Some(promoter) = &mut self.promoter {
+                    promoter.ask(asked, now, &status);
+                }
+            }
+        }
+    }
+
+    /// Copies the parts of the ring that are asked for and on the disk, while the recording goes on.
+    fn copy_due(&mut self) {
+        while !self.watch.is_dead()
+            && let Some(promoter) = self.promoter.as_mut()
+            && promoter.may_copy(self.clock.now())
+        {
+            let before = self.recorder.status();
+            let Some(due) = promoter.take_due(self.clock.now(), self.clock.monotonic(), &before) else {
+                return;
+            };
+            promoter.sync();
+            let copied = due.copy(&mut |rng| self.go_on(rng));
+            let after = self.recorder.status();
+            if let Some(promoter) = self.promoter.as_mut() {
+                promoter.judge(&due, copied, &before, &after);
+            }
+        }
+    }
+
+    /// Lets the recording continue for a moment, or for long enough to turn the ring round.
+    fn go_on(&mut self, rng: &mut SimRng) {
+        if self.watch.is_dead() {
+            return;
+        }
+        let sends = [0, 1, 6][rng.below(3) as usize];
+        for _ in 0..sends {
+            self.send(Event::Send {
+                publisher: rng.next_u64(),
+                count: 1 + rng.below(8),
+                spacing: rng.span_below(Duration::from_millis(50)),
+                lost: 0,
+                delayed: 0,
+                salt: rng.next_u64(),
+            });
+            if self.watch.is_dead() {
+                return;
+            }
+        }
+        if let Some(promoter) = &self.promoter {
+            promoter.sync();
         }
     }
 
     fn set_clock(&mut self, nanos: i64) {
         if self.plan.has_jumps {
             // It is not set twice before the recorder looks at it again.
-            self.pass(SESSION_INTERVAL);
+            self.pass(self.plan.session_interval);
         }
         self.clock.set_by(nanos);
         self.clocks.set_by(nanos);
@@ -326,7 +381,7 @@ impl<'a> World<'a> {
             if self.clock.monotonic() >= self.next_session {
                 self.network.set_step(self.clock.monotonic());
                 self.recorder.step_session();
-                self.next_session = self.clock.monotonic() + SESSION_INTERVAL;
+                self.next_session = self.clock.monotonic() + self.plan.session_interval;
             }
             if self.clock.monotonic() >= self.next_drain {
                 self.drain();
@@ -400,6 +455,7 @@ impl<'a> World<'a> {
             disk_failed,
             clocks: self.clocks,
             ends: None,
+            promoter: self.promoter.map(Promoter::ended),
         })
     }
 
@@ -438,6 +494,7 @@ impl<'a> World<'a> {
             disk_failed,
             clocks: self.clocks,
             ends: None,
+            promoter: self.promoter.map(Promoter::ended),
         }
     }
 
@@ -481,6 +538,7 @@ impl<'a> World<'a> {
             disk_failed,
             clocks: self.clocks,
             ends: Some(ends),
+            promoter: self.promoter.map(Promoter::ended),
         }
     }
 }

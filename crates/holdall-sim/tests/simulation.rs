@@ -4,6 +4,8 @@ use holdall_model::file_class::{FileClasses, RingLimit};
 use holdall_sim::{
     mutation::Mutation,
     plan::{CLOCKS_FROM, DEATH_FROM, ENDS_FROM, Plan},
+    promote::Copies,
+    ring_day::RINGS,
     run::{run, run_in},
 };
 use std::{fs, path::Path, time::Duration};
@@ -95,6 +97,23 @@ fn recordings_into_rings_hold_whose_lane_is_kept() {
             panic!("seed {seed}: {violation}");
         }
     }
+}
+
+#[test]
+fn parts_of_rings_are_copied_whole_while_they_are_recorded_or_say_what_had_expired() {
+    let (mut copies, mut deaths) = (Copies::default(), 0);
+    for seed in RINGS.start..RINGS.start + 10 {
+        let plan = Plan::ring_day(seed, Duration::from_secs(60), 7);
+        match run(&plan, None) {
+            Ok(tally) => {
+                copies.add(tally.copies);
+                deaths += tally.deaths;
+            }
+            Err(violation) => panic!("seed {seed}: {violation}"),
+        }
+    }
+    let has_all = copies.partial > 0 && copies.expired > 100 && copies.messages > 100 && deaths > 2;
+    assert!(has_all && copies.made > 20, "{copies:?}, {deaths} deaths");
 }
 
 fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {

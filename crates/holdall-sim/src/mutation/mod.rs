@@ -82,11 +82,13 @@ pub enum Mutation {
     EndClaimed,
     /// Simulated time that goes back is not believed.
     ResetIgnored,
+    /// A ring removes what is being copied.
+    HoldIgnored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::SkippedSync,
         Self::EarlySync,
         Self::ForgottenDirectorySync,
@@ -118,6 +120,7 @@ impl Mutation {
         Self::AnswerInvented,
         Self::EndClaimed,
         Self::ResetIgnored,
+        Self::HoldIgnored,
     ];
 
     /// Its name on the command line and in the documentation.
@@ -181,6 +184,7 @@ pub fn transport(mutation: Option<Mutation>, transport: impl Transport + 'static
 pub fn folder(mutation: Option<Mutation>, folder: SimFolder) -> Box<dyn BagFolder> {
     match mutation {
         Some(Mutation::StaleMetadata) => Box::new(folder::StaleFolder(folder)),
+        Some(Mutation::HoldIgnored) => Box::new(folder::RuthlessFolder(folder)),
         _ => Box::new(folder),
     }
 }
