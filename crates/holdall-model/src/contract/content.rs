@@ -2,9 +2,9 @@
 
 use super::{
     cloud::CloudCheck,
-    image::ImageCheck,
+    image::{ImageCheck, ImageLook},
     parse::Rule,
-    sample::Sample,
+    sample::{Sample, Want},
     tree::{self, Edge, TF_TOPICS, TF_TYPE},
 };
 use crate::{
@@ -114,6 +114,28 @@ pub(super) struct Reader {
     needs_stamp: bool,
     has_edges: bool,
     singles: Vec<(usize, Single)>,
+    /// For learning: what looks at images, and whether there are floating-point values.
+    image: Option<ImageCheck>,
+    has_floats: bool,
+}
+
+/// What can be learned of a message besides its facts.
+#[derive(Debug)]
+pub(super) struct Learnable {
+    /// The share of floating-point values that are not finite, if it has such values.
+    pub not_finite: Option<f64>,
+    /// What an image is.
+    pub image: Option<ImageLook>,
+}
+
+/// Whether messages of a type have floating-point values.
+fn has_floats(plan: &TypePlan) -> bool {
+    let fields = (0..plan.structure_count()).flat_map(|index| &plan.structure(index).fields);
+    let mut kinds = fields.filter_map(|field| match field.element {
+        ElementPlan::Primitive(kind) => Some(kind),
+        _ => None,
+    });
+    kinds.any(|kind| matches!(kind, Primitive::Float | Primitive::Double | Primitive::LongDouble))
 }
 
 /// The content of a field of the struct at `place`.
@@ -184,6 +206,44 @@ impl Reader {
             reader.add(machine, rule, plan);
         }
         reader
+    }
+
+    /// A reader of what a contract can be learned from.
+    pub fn learning(topic: &str, plan: &Result<Arc<TypePlan>, String>) -> Self {
+        let reader = Self::new(topic, plan, std::iter::empty(), true, true);
+        Self {
+            needs_digest: true,
+            image: plan.as_ref().ok().and_then(ImageCheck::open),
+            has_floats: plan.as_ref().is_ok_and(|plan| has_floats(plan)),
+            ..reader
+        }
+    }
+
+    /// How much of the payloads a contract is learned from.
+    pub const fn learns_from(&self) -> Want {
+        if self.has_floats || self.has_edges {
+            Want::Whole
+        } else {
+            Want::Sparse
+        }
+    }
+
+    /// What there is to learn of a message besides its facts.
+    pub fn learnable(&self, sample: &Sample) -> Learnable {
+        let floats = || self.floats(sample).ok().map(|floats| floats.share());
+        Learnable {
+            not_finite: (self.has_floats && sample.is_whole()).then(floats).flatten(),
+            image: self.image.as_ref().and_then(|image| image.look(sample).ok()),
+        }
+    }
+
+    fn floats(&self, sample: &Sample) -> Result<Floats, String> {
+        let mut floats = Floats::default();
+        if let Some(plan) = &self.plan {
+            plan.walk(&sample.head, &mut floats)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(floats)
     }
 
     fn add(&mut self, machine: usize, rule: &Rule, plan: &Result<Arc<TypePlan>, String>) {
@@ -305,13 +365,8 @@ impl Reader {
             Single::Must(predicate, text) => (!matches(predicate)?).then(|| format!("not true: {text}")),
             Single::Never(predicate, text) => matches(predicate)?.then(|| format!("true: {text}")),
             Single::Finite(bound) => {
-                let mut floats = Floats::default();
-                if let Some(plan) = &self.plan {
-                    plan.walk(&sample.head, &mut floats)
-                        .map_err(|error| error.to_string())?;
-                }
-                let share = floats.not_finite as f64 / floats.all.max(1) as f64;
-                (share > *bound).then(|| {
+                let floats = self.floats(sample)?;
+                (floats.share() > *bound).then(|| {
                     format!(
                         "{} of {} values are NaN or infinite, the first in {}",
                         floats.not_finite, floats.all, floats.first
@@ -361,6 +416,10 @@ struct Floats {
 }
 
 impl Floats {
+    fn share(&self) -> f64 {
+        self.not_finite as f64 / self.all.max(1) as f64
+    }
+
     fn count(&mut self, value: Scalar<'_>) {
         let is_finite = match value {
             Scalar::F32(value) => value.is_finite(),

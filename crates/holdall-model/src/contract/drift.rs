@@ -11,6 +11,9 @@ const PARTS_MIN: usize = 18;
 /// A step is one if a single line leaves more than this many times the squares that two lines leave.
 const STEP_GAIN: f64 = 4.0;
 
+/// A larger step begins anew, by default.
+const STEP: Duration = Duration::from_millis(50);
+
 /// A rule about drift.
 #[derive(Debug)]
 pub(super) struct Drift {
@@ -27,12 +30,20 @@ pub(super) struct Drift {
 
 impl Drift {
     pub fn new(rule: &Rule) -> Self {
-        let window = rule.span("window").unwrap_or(Duration::from_secs(60));
-        let step = rule.span("step").unwrap_or(Duration::from_millis(50));
+        let mut drift = Self::over(rule.span("window").unwrap_or(Duration::from_secs(60)));
+        drift.ppm = rule.number("ppm").unwrap_or(f64::MAX);
+        drift.step = rule
+            .span("step")
+            .map_or(drift.step, |step| step.as_nanos() as i64);
+        drift
+    }
+
+    /// Measures drift over windows of this length.
+    pub fn over(window: Duration) -> Self {
         Self {
-            ppm: rule.number("ppm").unwrap_or(f64::MAX),
+            ppm: f64::MAX,
             part: (window / PARTS as u32).as_nanos() as i64,
-            step: step.as_nanos() as i64,
+            step: STEP.as_nanos() as i64,
             begin: None,
             shortest: None,
             lowest: VecDeque::new(),
@@ -46,8 +57,18 @@ impl Drift {
         self.shortest = Some(self.shortest.map_or(latency, |shortest| shortest.min(latency)));
     }
 
-    /// Ends the parts that are over at `now`, and hands out the end of each window that can be judged with what is wrong.
-    pub fn time(&mut self, now: Timestamp, judge: &mut dyn FnMut(Timestamp, Option<String>)) {
+    /// What is wrong with a drift, if anything.
+    pub fn wrong(ppm: f64, most: f64) -> Option<String> {
+        (ppm.abs() > most).then(|| format!("header.stamp drifts by {ppm:.0} ppm, at most {most}"))
+    }
+
+    /// The largest drift that is no fault, in millionths.
+    pub fn most(&self) -> f64 {
+        self.ppm
+    }
+
+    /// Ends the parts that are over at `now`, and hands out the end of each window that can be judged with its drift in millionths.
+    pub fn time(&mut self, now: Timestamp, judge: &mut dyn FnMut(Timestamp, f64)) {
         while let Some(begin) = self.begin {
             let end = begin.saturating_add(self.part);
             if end > now.as_nanos() || end == i64::MAX {
@@ -57,12 +78,7 @@ impl Drift {
             self.begin = Some(end);
             self.number += 1;
             if self.lowest.len() >= PARTS_MIN {
-                let ppm = self.slope();
-                let is_wrong = ppm.abs() > self.ppm;
-                judge(
-                    Timestamp::from_nanos(end),
-                    is_wrong.then(|| format!("header.stamp drifts by {:.0} ppm, at most {}", ppm, self.ppm)),
-                );
+                judge(Timestamp::from_nanos(end), self.slope());
             } else if self.lowest.is_empty() {
                 let parts = now.as_nanos().saturating_sub(end) / self.part;
                 self.begin = Some(end.saturating_add(parts.saturating_mul(self.part)));
@@ -85,29 +101,34 @@ impl Drift {
         self.lowest.push_back((self.number, shortest));
     }
 
-    /// Their slope in millionths, by least squares. A step between two parts, as another way of the messages makes it, does not count as drift:
-    /// where lines with one slope before and after a step fit much better than one line, their slope is taken.
+    /// Their slope in millionths, by least squares. Steps between two parts, as another way of the messages makes them, do not count as drift:
+    /// where lines with one slope before and after one or two steps fit much better than fewer lines, their slope is taken.
     fn slope(&self) -> f64 {
         let (first_number, first) = self.lowest.front().copied().unwrap_or_default();
         let points = self.lowest.iter().map(|(number, latency)| {
             let latency = latency.saturating_sub(first);
             Sums::of((number - first_number) as f64, latency as f64)
         });
-        let all = points.clone().fold(Sums::default(), Sums::plus);
-        let (line, line_rest) = fit(&[all]);
-        let (mut before, mut best) = (Sums::default(), (line, line_rest));
-        for point in points.take(self.lowest.len().saturating_sub(1)) {
-            before = before.plus(point);
-            let stepped = fit(&[before, all.less(before)]);
-            if stepped.1 < best.1 {
-                best = stepped;
+        // Of the points before each place; the last has all.
+        let mut before = vec![Sums::default()];
+        for point in points {
+            before.push(before[before.len() - 1].plus(point));
+        }
+        let count = self.lowest.len();
+        let all = before[count];
+        let best = |fits: &mut dyn Iterator<Item = (f64, f64)>| fits.min_by(|a, b| a.1.total_cmp(&b.1));
+        let mut ones = (1..count).map(|at| fit(&[before[at], all.less(before[at])]));
+        let pairs = (1..count).flat_map(|from| (from + 1..count).map(move |until| (from, until)));
+        let mut twos = pairs.map(|(from, until)| {
+            let bump = before[until].less(before[from]);
+            fit(&[before[from], bump, all.less(before[until])])
+        });
+        let (mut slope, mut rest) = fit(&[all]);
+        for (stepped, less) in [best(&mut ones), best(&mut twos)].into_iter().flatten() {
+            if less * STEP_GAIN < rest {
+                (slope, rest) = (stepped, less);
             }
         }
-        let slope = if best.1 * STEP_GAIN < line_rest {
-            best.0
-        } else {
-            line
-        };
         slope / self.part as f64 * 1e6
     }
 }
@@ -159,8 +180,8 @@ mod tests {
         for message in 0..1200_i32 {
             let seconds = f64::from(message) / 20.0;
             let time = Timestamp::from_nanos((seconds * 1e9) as i64);
-            drift.time(time, &mut |at, wrong| {
-                found.extend(wrong.map(|_| at.as_nanos() as f64 / 1e9))
+            drift.time(time, &mut |at, ppm| {
+                found.extend(Drift::wrong(ppm, 25.0).map(|_| at.as_nanos() as f64 / 1e9));
             });
             // Delays from 0 to 1 ms.
             let delay = f64::from(message.wrapping_mul(7919) % 1000) * 1e3;
@@ -181,6 +202,36 @@ mod tests {
             }
         }
         assert!(found(|seconds| 30e6 + seconds * 5e3).is_empty());
+    }
+
+    #[test]
+    fn two_steps_of_the_latency_within_a_window_are_no_drift_and_hide_none() {
+        for first in [-20e6, -3e6, -1e6, 1e6, 3e6, 20e6] {
+            for (second, later) in [
+                (first, 2.9),
+                (-first, 0.7),
+                (-first, 6.1),
+                (first * 0.7, 9.0),
+                (first * 2.0, 13.7),
+            ] {
+                let stepped = |seconds: f64| {
+                    let steps = [(33.3, first), (33.3 + later, second)].into_iter();
+                    30e6 + steps
+                        .filter(|(at, _)| seconds > *at)
+                        .map(|(_, step)| step)
+                        .sum::<f64>()
+                };
+                assert!(found(stepped).is_empty(), "{first} {second} {later}");
+                for ppm in [-50.0, 50.0] {
+                    let both = found(|seconds| stepped(seconds) + seconds * ppm * 1e3);
+                    let windows = 60.0 / 20.0 * PARTS as f64 - PARTS as f64;
+                    assert!(
+                        both.len() as f64 > windows * 0.9,
+                        "{first} {second} {later} {ppm}: {both:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

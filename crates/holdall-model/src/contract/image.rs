@@ -22,6 +22,16 @@ pub(super) struct ImageCheck {
     saturated: Option<f64>,
 }
 
+/// What an image is.
+#[derive(Debug)]
+pub(super) struct ImageLook {
+    pub encoding: String,
+    pub width: u64,
+    pub height: u64,
+    /// The shares of black and of saturated pixels, where they can be judged.
+    pub shares: Option<[f64; 2]>,
+}
+
 /// The number of bytes of a pixel, and those of brightness among them.
 fn layout(encoding: &str) -> Option<(usize, &'static [usize])> {
     Some(match encoding {
@@ -53,6 +63,46 @@ impl ImageCheck {
         })
     }
 
+    /// Looks at all images, and finds nothing wrong.
+    pub fn open(plan: &Arc<TypePlan>) -> Option<Self> {
+        (plan.type_name() == IMAGE_TYPE).then(|| Self {
+            plan: Arc::clone(plan),
+            encodings: Vec::new(),
+            width: None,
+            height: None,
+            black: None,
+            saturated: None,
+        })
+    }
+
+    /// The form of an image, and its pixels where they can be judged.
+    pub fn look(&self, sample: &Sample) -> Result<ImageLook, String> {
+        let encoding = self.text("encoding", sample)?;
+        Ok(ImageLook {
+            width: self.number("width", sample)?,
+            height: self.number("height", sample)?,
+            shares: self.shares(&encoding, sample).ok().flatten(),
+            encoding,
+        })
+    }
+
+    /// The shares of black and of saturated pixels; `None` for an image without pixels.
+    fn shares(&self, encoding: &str, sample: &Sample) -> Result<Option<[f64; 2]>, String> {
+        let (bytes_each, used) =
+            layout(encoding).ok_or_else(|| format!("the pixels of encoding {encoding} are not judged"))?;
+        let begin = self.data_begin(sample)?;
+        let (mut black, mut saturated, mut all) = (0_u64, 0_u64, 0_u64);
+        for (at, piece) in sample.pieces(begin) {
+            let skipped = (bytes_each - (at - begin) % bytes_each) % bytes_each;
+            for pixel in piece.get(skipped..).unwrap_or_default().chunks_exact(bytes_each) {
+                all += 1;
+                black += u64::from(used.iter().all(|byte| pixel[*byte] <= BLACK));
+                saturated += u64::from(used.iter().all(|byte| pixel[*byte] >= SATURATED));
+            }
+        }
+        Ok((all > 0).then(|| [black, saturated].map(|count| count as f64 / all as f64)))
+    }
+
     /// What is wrong with an image, if anything; an error if that cannot be decided.
     pub fn check(&self, sample: &Sample) -> Result<Option<String>, String> {
         let (width, height) = (self.number("width", sample)?, self.number("height", sample)?);
@@ -74,26 +124,13 @@ impl ImageCheck {
         if self.black.is_none() && self.saturated.is_none() {
             return Ok(None);
         }
-        let (bytes_each, used) =
-            layout(&encoding).ok_or_else(|| format!("the pixels of encoding {encoding} are not judged"))?;
-        let begin = self.data_begin(sample)?;
-        let (mut black, mut saturated, mut all) = (0_u64, 0_u64, 0_u64);
-        for (at, piece) in sample.pieces(begin) {
-            let skipped = (bytes_each - (at - begin) % bytes_each) % bytes_each;
-            for pixel in piece.get(skipped..).unwrap_or_default().chunks_exact(bytes_each) {
-                all += 1;
-                black += u64::from(used.iter().all(|byte| pixel[*byte] <= BLACK));
-                saturated += u64::from(used.iter().all(|byte| pixel[*byte] >= SATURATED));
-            }
-        }
-        if all == 0 {
+        let Some([black, saturated]) = self.shares(&encoding, sample)? else {
             return Ok(Some("no pixels".to_owned()));
-        }
-        for (name, bound, count) in [
+        };
+        for (name, bound, share) in [
             ("black", self.black, black),
             ("saturated", self.saturated, saturated),
         ] {
-            let share = count as f64 / all as f64;
             if bound.is_some_and(|bound| share > bound) {
                 return Ok(Some(format!("{:.0} % of the pixels are {name}", share * 100.0)));
             }

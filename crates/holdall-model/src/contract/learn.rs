@@ -3,6 +3,7 @@
 use super::{
     content::Reader,
     judge::Arrival,
+    learned::{Content, Transforms},
     sample::{Sample, Want},
 };
 use crate::{
@@ -65,6 +66,7 @@ impl Values {
 
 #[derive(Debug, Default)]
 struct Topic {
+    name: String,
     bags: usize,
     messages: u64,
     types: BTreeSet<String>,
@@ -79,6 +81,7 @@ struct Topic {
     first: i64,
     goes_back: bool,
     stamped: u64,
+    content: Content,
     // These are about the present bag.
     last: Option<(Timestamp, Option<i64>)>,
     window: (i64, i64),
@@ -96,6 +99,7 @@ pub struct Learner {
     bags: usize,
     start: Timestamp,
     shortest: Option<f64>,
+    transforms: Transforms,
 }
 
 impl Learner {
@@ -105,7 +109,11 @@ impl Learner {
         self.start = start;
         let seconds = end.saturating_since(start).as_secs_f64();
         self.shortest = Some(self.shortest.map_or(seconds, |shortest| shortest.min(seconds)));
-        self.topics.iter_mut().for_each(|topic| topic.last = None);
+        self.transforms.begin_bag();
+        for topic in &mut self.topics {
+            topic.last = None;
+            topic.content.begin_bag();
+        }
     }
 
     /// A topic of the bag, with the plan of its type.
@@ -115,7 +123,8 @@ impl Learner {
             self.topics.len() - 1
         });
         let topic = &mut self.topics[place];
-        topic.reader = Reader::new(&info.name, plan, std::iter::empty(), false, true);
+        topic.reader = Reader::learning(&info.name, plan);
+        topic.name.clone_from(&info.name);
         topic.types.insert(info.type_name.clone());
         topic.hashes.insert(info.type_description_hash.clone());
         topic.reliabilities.extend(
@@ -132,8 +141,10 @@ impl Learner {
     }
 
     /// How much of a topic's payloads is needed.
-    pub const fn want(&self) -> Want {
-        Want::Sparse
+    pub fn want(&self, topic: Learned) -> Want {
+        self.topics
+            .get(topic)
+            .map_or(Want::Size, |topic| topic.reader.learns_from())
     }
 
     /// Takes a message, in the order of log times.
@@ -146,6 +157,8 @@ impl Learner {
             .reader
             .facts(0, &"".into(), (time, arrival.publish_time), sample);
         topic.messages += 1;
+        topic.content.message(&facts, topic.reader.learnable(sample));
+        self.transforms.message(&topic.name, (start, time), &facts.edges);
         if topic.frames.len() <= NAMES_MAX {
             topic.frames.extend(topic.reader.frame_id(sample));
         }
@@ -209,6 +222,13 @@ impl Learner {
                 "  duration: {{min: {}s, severity: warn}} # half of the shortest bag",
                 round(shortest / 2.0)
             );
+        }
+        let trees = self.transforms.rules();
+        if !trees.is_empty() {
+            text.push_str("  tf:\n");
+        }
+        for (rule, from) in trees {
+            let _ = writeln!(text, "    - {rule} # {from}");
         }
         text
     }
@@ -287,8 +307,14 @@ impl Learner {
                 from,
             );
         }
+        for (line, from) in topic.content.of_contents() {
+            rule(line, from);
+        }
         if topic.stamped < topic.messages {
             return;
+        }
+        for (line, from) in topic.content.of_stamps() {
+            rule(line, from);
         }
         let (earliest, latest) = (topic.latencies.quantile(0.001), topic.latencies.quantile(0.999));
         if latest.abs() < 3.6e12 {
@@ -318,7 +344,7 @@ fn plural_messages(count: u64) -> String {
 }
 
 /// A text in quotes: JSON's are YAML's.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(one_line(text).as_ref()).to_string()
 }
 

@@ -179,7 +179,10 @@ impl Machine {
     pub fn time(&mut self, now: Timestamp, meter: &mut Meter) {
         match self {
             Self::Rate(windows) => windows.time(now, &mut |time, wrong| meter.note(time, wrong)),
-            Self::Drift(drift) => drift.time(now, &mut |time, wrong| meter.note(time, wrong)),
+            Self::Drift(drift) => {
+                let most = drift.most();
+                drift.time(now, &mut |time, ppm| meter.note(time, Drift::wrong(ppm, most)));
+            }
             Self::Gap(max, last) => {
                 let due = last.map(|last| last.saturating_add(*max));
                 if let Some(due) = due.filter(|due| *due < now && !meter.is_open()) {

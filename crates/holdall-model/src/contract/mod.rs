@@ -11,6 +11,7 @@ mod image;
 mod judge;
 mod keys;
 mod learn;
+mod learned;
 mod live;
 mod machine;
 mod meter;

@@ -153,7 +153,8 @@ pub fn learn(bags: &[Bag]) -> Result<String, ReadError> {
             |info, plan| learner.borrow_mut().topic(info, plan),
             |topic, arrival, payload| {
                 let mut learner = learner.borrow_mut();
-                let sample = Sample::take(PayloadRef::Bytes(payload), learner.want(), 0);
+                let want = learner.want(topic);
+                let sample = Sample::take(PayloadRef::Bytes(payload), want, usize::MAX);
                 learner.message(topic, arrival, &sample);
             },
         )?;

@@ -397,12 +397,13 @@ fn a_contract_that_was_learned_holds_for_what_it_was_learned_from() {
             .map(|info| learner.topic(info, &plan_of(None, info)))
             .collect();
         for message in &planted.messages {
-            let sample = Sample::take(PayloadRef::Bytes(&message.payload), learner.want(), 0);
+            let topic = topics[message.topic];
+            let sample = Sample::take(PayloadRef::Bytes(&message.payload), learner.want(topic), 1 << 20);
             let arrival = Arrival {
                 log_time: time(message.time),
                 publish_time: time(message.time),
             };
-            learner.message(topics[message.topic], arrival, &sample);
+            learner.message(topic, arrival, &sample);
         }
     }
     let text = learner.to_yaml();
@@ -426,6 +427,12 @@ fn a_contract_that_was_learned_holds_for_what_it_was_learned_from() {
     for (fault, kind) in [
         (Fault::Rate, "rate"),
         (Fault::Gap, "gap"),
+        (Fault::Freeze, "frozen"),
+        (Fault::Drift, "drift"),
+        (Fault::Jump, "jump"),
+        (Fault::Nan, "non_finite"),
+        (Fault::Black, "image"),
+        (Fault::Tree, "tf"),
         (Fault::Type, "type"),
         (Fault::Qos, "qos"),
     ] {
@@ -434,7 +441,7 @@ fn a_contract_that_was_learned_holds_for_what_it_was_learned_from() {
                 .rules
                 .iter()
                 .any(|rule| rule.kind == kind && rule.outcome == Outcome::Failed),
-            "{fault:?}"
+            "{fault:?}\n{text}"
         );
     }
 }
