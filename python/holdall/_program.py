@@ -21,10 +21,14 @@ from typing import Any
 from ._errors import ProgramError
 from ._options import AnyPath
 from ._progress import Progress, shown
-from ._time import span_ns
+from ._time import span_ns, time_ns
 
 # Seconds that a recording or playback that was dropped has to close its bag.
 _END_S = 30.0
+# Seconds between two looks at a copy.
+_COPY_POLL_S = 0.1
+# Earlier times are spans that were meant to count from elsewhere.
+_NANOSECONDS_MIN = 10**17
 # 107 less "/holdall-12345678/socket.4194304/s".
 _SOCKET_FOLDER_MAX = 72
 DONE, DIFFERENT, LOST = 0, 1, 3
@@ -284,6 +288,16 @@ def _drop(process: subprocess.Popen[bytes], what: str, owner: int) -> None:
             process.wait()
 
 
+def _moment(moment: Any) -> int | None:
+    """A date, or seconds or nanoseconds since 1970, in nanoseconds."""
+    if moment is None:
+        return None
+    nanos = time_ns(moment, 0)
+    if nanos < _NANOSECONDS_MIN:
+        raise ValueError(f"{moment!r} is not a date, nor seconds or nanoseconds since 1970")
+    return nanos
+
+
 class Recording(Running):
     """A recording. See :func:`record`."""
 
@@ -306,6 +320,41 @@ class Recording(Running):
         """Ends the episode, with an outcome such as ``"success"``; one to discard is marked so, its messages stay in the bag."""
         known = {"outcome": outcome, **fields} if outcome is not None else fields
         self.request("episode", **{**known, "change": "discard" if discard else "stop"})
+
+    def promote(
+        self,
+        output: AnyPath,
+        start: int | float | str | dt.datetime | None = None,
+        end: int | float | str | dt.datetime | None = None,
+        *,
+        topics: Sequence[str] | None = None,
+        progress: Progress = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Copies a part of the ring (``ring="200GB"``) into a bag, and waits for it: ``promote("event", now - 30, now + 10)``.
+
+        Times are dates, ISO texts, seconds or nanoseconds since 1970; None is the beginning or the end of what is recorded. The ring keeps the
+        span from now on; one that ends later is copied then. Returns what was written; its ``note`` says what had expired before.
+        """
+        wanted = {"from": _moment(start), "to": _moment(end), "topics": None if topics is None else list(topics)}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        number = self.request("promote", output=os.path.abspath(output), **given)["number"]
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with shown(progress, "promote") as report:
+            while True:
+                copies = [copy for copy in self.status["promotions"] if copy["number"] == number]
+                if not copies:
+                    raise ProgramError(f"promote: {os.fspath(output)} is not among the copies any more")
+                copy: dict[str, Any] = copies[0]
+                if copy["state"] == "failed":
+                    raise ProgramError(f"promote: {copy['error']}")
+                if report:
+                    report(round(copy["part"] * 1000), 1000)
+                if copy["state"] == "done":
+                    return copy
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError(f"promote: {os.fspath(output)} is {copy['state']} after {timeout} s; it will be copied")
+                time.sleep(_COPY_POLL_S)
 
 
 class Playback(Running):

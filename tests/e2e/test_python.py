@@ -121,3 +121,43 @@ def test_training_data_is_read_by_the_libraries_that_train_on_it(installed, tmp_
     words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base", ROOT / "tests/training"]
     done = subprocess.run(words, env=environment(site, **more), cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5000:]
+
+
+PROMOTES = """
+import holdall, sys, time
+from datetime import datetime, timedelta, timezone
+with holdall.record("ring", ["/t"], ring="1h") as recording:
+    while recording.status["recorded"] < 100:
+        time.sleep(0.02)
+    now = datetime.now(timezone.utc)
+    seen = []
+    copy = recording.promote("event", now - timedelta(seconds=1), now + timedelta(seconds=1), topics=["t"], progress=lambda done, all: seen.append(done / all))
+    assert copy["state"] == "done" and copy["messages"] == len(holdall.open("event")["/t"]) >= 50, copy
+    assert seen[-1] == 1 and seen == sorted(seen), seen
+    begin = holdall.open("ring").start
+    early = recording.promote("early", begin - 10**9, begin + 10**9)
+    assert "nothing before" in early["note"] and early["messages"] >= 40, early
+    for wrong, error in ((("event",), holdall.ProgramError), (("none", 1e8, 1e8 + 1), holdall.ProgramError), (("none", 5), ValueError)):
+        try:
+            recording.promote(*wrong)
+        except error as reason:
+            print(reason)
+        else:
+            raise AssertionError(wrong)
+    try:
+        recording.promote("late", end=datetime.now(timezone.utc) + timedelta(seconds=2), timeout=0)
+    except TimeoutError as reason:
+        print(reason)
+print(len(holdall.open("late")["/t"]) > 100)
+"""
+
+
+def test_a_recording_promotes_parts_of_its_ring(installed, world):
+    python, site = installed
+    talker = world.talker({"topic": "/t", "type": "std_msgs/msg/String", "rate_hz": 50, "qos": {"depth": 100}})
+    talker.wait_for("ready")
+    env = {**environment(site), **{name: world.env[name] for name in ("ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE")}}
+    done = subprocess.run([python, "-c", PROMOTES], env=env, cwd=world.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("event exists") and "5 is not a date" in lines[2] and "it will be copied" in lines[3] and lines[4] == "True", lines

@@ -28,6 +28,8 @@ assert_type(holdall.get("run1", "map.yaml"), bytes)
 holdall.convert("run1", "out", storage="sqlite3", topics=["/imu"])
 holdall.convert("run1", "out", storge="sqlite3")  # type: ignore[call-arg]
 assert_type(holdall.record("run2", ["/imu"], max_bag_size="1GB", cache_policy="drop-old", trigger=["/imu silent 2s"], web=True), holdall.Recording)
+assert_type(holdall.record("run2").promote("event", 1_700_000_000, dt.datetime.now(), topics=["/imu"], timeout=5), dict[str, Any])
+holdall.record("run2").promote("event", dt.timedelta(1))  # type: ignore[arg-type]
 assert_type(holdall.play("run1", rate=2, loop=True, topics=["/imu"], clock=100), holdall.Playback)
 holdall.record("run2", max_bag_sise=5)  # type: ignore[call-arg]
 holdall.play("run1", pace="slow")  # type: ignore[arg-type]
