@@ -29,6 +29,8 @@ use std::{
 
 /// How long the last messages of a span are waited for until they are durable, as the program waits.
 const DURABLE_WITHIN: Duration = Duration::from_secs(30);
+/// How often the recording goes on while a copy is made, at most.
+const STEPS_MAX: u32 = 6;
 /// How many in a million copies are killed.
 const KILLED: u32 = 30_000;
 
@@ -112,8 +114,12 @@ impl Waiting {
     pub fn copy(&self, go_on: &mut dyn FnMut(&mut SimRng)) -> Copied {
         let mut rng = SimRng::new(self.asked.salt);
         let mut killed_in = rng.chance(KILLED).then(|| rng.below(4));
+        let mut left = STEPS_MAX;
         let mut progress = |_, _| {
-            go_on(&mut rng);
+            if left > 0 {
+                left -= 1;
+                go_on(&mut rng);
+            }
             match &mut killed_in {
                 Some(0) => resume_unwind(Box::new(IsKilled)),
                 Some(left) => *left -= 1,
