@@ -4,7 +4,7 @@ use crate::{
     folder::SimFolder,
     found::{self, FoundBag},
     network::{Arrived, Network},
-    plan::TOPICS,
+    plan::{Plan, TOPICS},
     verdict::{Invariant, Violation},
 };
 use holdall::{
@@ -29,7 +29,7 @@ use std::{
 
 /// How long the last messages of a span are waited for until they are durable, as the program waits.
 const DURABLE_WITHIN: Duration = Duration::from_secs(30);
-/// How often the recording goes on while a copy is made, at most.
+/// How often the recording continues while a copy is made, at most.
 const STEPS_MAX: u32 = 6;
 /// How many in a million copies are killed.
 const KILLED: u32 = 30_000;
@@ -186,6 +186,22 @@ fn request(
 }
 
 impl Promoter {
+    /// For a plan with copies.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of(
+        plan: &Plan,
+        network: &Network,
+        folder: &SimFolder,
+        scratch: &Path,
+    ) -> Result<Option<Self>, String> {
+        let made = plan
+            .has_copies()
+            .then(|| Self::new(network.clone(), folder.clone(), scratch));
+        made.transpose().map_err(|error| error.to_string())
+    }
+
     /// A ring in a real directory below `scratch`, which is as the simulated one.
     ///
     /// # Errors

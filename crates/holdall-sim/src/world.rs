@@ -9,7 +9,7 @@ use crate::{
     mutation::{self, Mutation},
     network::{Network, SimTransport, random_way},
     plan::{DefinitionPlan, Ending, Event, OFFERS, Plan, TOPICS},
-    promote::Promoter,
+    promote::{Asked, Promoter},
     types::{asked_hash, asked_sources, type_of},
 };
 use holdall::internals::SteppedRecorder;
@@ -102,13 +102,10 @@ impl<'a> World<'a> {
                 bag: plan.options.output.clone(),
             });
         }
-        let promoter = plan
-            .has_copies()
-            .then(|| Promoter::new(network.clone(), folder.clone(), scratch));
-        let promoter = promoter.transpose().map_err(|error| error.to_string())?;
         let ready = clock.monotonic();
         network.set_paused(plan.is_shut_at_first());
         Ok(Self {
+            promoter: Promoter::of(plan, &network, &folder, scratch)?,
             plan,
             mutation,
             clock,
@@ -126,7 +123,6 @@ impl<'a> World<'a> {
             is_paused: plan.options.start_paused,
             sent_at_stop: None,
             watch,
-            promoter,
         })
     }
 
@@ -217,16 +213,18 @@ impl<'a> World<'a> {
             } => self.disk.fail_nth(operation, nth, errno),
             Event::LimitDisk(bytes) => self.disk.set_capacity_bytes(bytes),
             Event::Die(points) => self.watch.arm(points),
-            Event::Promote(asked) => {
-                let (now, status) = (self.clock.now(), self.recorder.status());
-                if let Some(promoter) = &mut self.promoter {
-                    promoter.ask(asked, now, &status);
-                }
-            }
+            Event::Promote(asked) => self.promote(asked),
         }
     }
 
-    /// Copies the parts of the ring that are asked for and on the disk, while the recording goes on.
+    fn promote(&mut self, asked: Asked) {
+        let (now, status) = (self.clock.now(), self.recorder.status());
+        if let Some(promoter) = &mut self.promoter {
+            promoter.ask(asked, now, &status);
+        }
+    }
+
+    /// Copies the parts of the ring that are asked for and on the disk, while the recording continues.
     fn copy_due(&mut self) {
         while !self.watch.is_dead()
             && let Some(promoter) = self.promoter.as_mut()

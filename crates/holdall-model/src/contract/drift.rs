@@ -62,7 +62,7 @@ impl Drift {
         (ppm.abs() > most).then(|| format!("header.stamp drifts by {ppm:.0} ppm, at most {most}"))
     }
 
-    /// The largest drift that is no fault, in millionths.
+    /// The largest drift without a fault, in millionths.
     pub fn most(&self) -> f64 {
         self.ppm
     }
@@ -109,7 +109,7 @@ impl Drift {
             let latency = latency.saturating_sub(first);
             Sums::of((number - first_number) as f64, latency as f64)
         });
-        // Of the points before each place; the last has all.
+        // The sums of the points before each place; the last has all.
         let mut before = vec![Sums::default()];
         for point in points {
             before.push(before[before.len() - 1].plus(point));

@@ -18,7 +18,7 @@ use std::{
 const DRIFT_WINDOWS: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(60)];
 /// Measurements from which on a bound is learned; a window has 24.
 const DRIFTS_MIN: u64 = 12;
-/// Larger drifts and steps of a good recording are no rule, in millionths and nanoseconds.
+/// Larger drifts and steps of a good recording make no rule, in millionths and nanoseconds.
 const PPM_MAX: f64 = 300.0;
 const STEP_MAX: i64 = 10_000_000_000;
 /// The smallest bounds: what is below is not noticed by anything.
@@ -26,7 +26,7 @@ const PPM_MIN: f64 = 10.0;
 const STEP_MIN: i64 = 10_000_000;
 /// The fewest equal messages in a row that are too many.
 const RUN_MIN: u64 = 5;
-/// Shares above this are no rule.
+/// Shares above this make no rule.
 const SHARE_MAX: f64 = 0.9;
 /// Encodings that are listed.
 const NAMES_MAX: usize = 4;
