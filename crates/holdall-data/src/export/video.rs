@@ -7,9 +7,8 @@
 use super::{ExistingFiles, ExportError, file::PartialFile, folder::FilesByTime};
 use holdall_io::fs;
 use holdall_media::{
-    elementary::{Codec, Unit},
+    elementary::{Codec, Unit, lead},
     ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
-    packets::lead,
     picture_file::{ImageFormat, encode},
 };
 use holdall_tools::tools::Staged;

@@ -11,9 +11,8 @@ use holdall_bag::{
 };
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_media::{
-    elementary::{Codec, Unit},
+    elementary::{Codec, Unit, lead},
     ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
-    packets::lead,
 };
 use holdall_model::{dynamic::TypePlan, time::Timestamp};
 use holdall_tools::tools::listed_key;
