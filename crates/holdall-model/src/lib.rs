@@ -24,6 +24,7 @@ pub mod metadata;
 pub mod moment;
 pub mod names;
 pub mod network;
+pub mod other_type;
 mod packets;
 pub mod qos;
 pub mod quantity;

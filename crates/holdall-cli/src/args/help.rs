@@ -55,7 +55,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("compress", "output level mode video cloud json"),
     (
         "migrate",
-        "output definitions distro old-definitions rules draft-rules dry-run",
+        "output definitions distro old-definitions rules draft-rules",
     ),
     ("bridge", "foxglove foxglove-control topics regex"),
     ("serve", "foxglove topics rate loop play"),

@@ -557,6 +557,7 @@ mod tests {
             publish_time: Timestamp::from_nanos(number as i64),
             sequence: number as u32,
             bytes: 10,
+            stamp: Timestamp::from_nanos(number as i64),
         };
         Batch {
             made: made

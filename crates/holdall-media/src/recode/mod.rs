@@ -3,6 +3,7 @@
 mod behind;
 mod cloud;
 mod compare;
+mod decoder;
 mod depth;
 mod encoder;
 mod image;
@@ -332,12 +333,12 @@ impl Recoder {
                 (COMPRESSED_CLOUD, _) => Stream::start(inputs, topic, CLOUD, || Box::new(cloud::Decoder)),
                 (COMPRESSED_VIDEO | FFMPEG_PACKET, Some(form)) => {
                     Stream::start(inputs, topic, IMAGE, move || {
-                        Box::new(video::Decoder::new(Some(form)))
+                        Box::new(decoder::Decoder::new(Some(form)))
                     })
                 }
                 (COMPRESSED_IMAGE, Some(form)) if Codec::named(&recoding.codec).is_some() => {
                     Stream::start(inputs, topic, IMAGE, move || {
-                        Box::new(video::Decoder::new(Some(form)))
+                        Box::new(decoder::Decoder::new(Some(form)))
                     })
                 }
                 (COMPRESSED_IMAGE, Some(form)) => {

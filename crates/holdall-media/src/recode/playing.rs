@@ -1,6 +1,6 @@
 //! Video and compressed clouds as images and clouds while a bag is played: each topic is decoded in a thread of its own, from the key frame before.
 
-use super::{Key, Stream, cloud, depth, encoded, video};
+use super::{Key, Stream, cloud, decoder, depth, encoded};
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition, video_unit},
     cloud::{CLOUD, COMPRESSED_CLOUD},
@@ -90,7 +90,8 @@ impl Playing {
         }
         let needs_decoder = |(into, _): &(Become, _)| matches!(into, Become::Images(_) | Become::Files);
         if let Some(((topic, _), _)) = found.iter().find(|(_, known)| needs_decoder(known)) {
-            version(&Stop::default()).map_err(|error| format!("the video on {topic} cannot be decoded: {error}"))?;
+            version(&Stop::default())
+                .map_err(|error| format!("the video on {topic} cannot be decoded: {error}"))?;
         }
         Ok(Self {
             inputs: inputs.clone(),
@@ -157,8 +158,8 @@ impl Reading {
             head = unit.map_or(head, |(unit, data)| data[..unit.head_bytes].to_vec());
         }
         let stream = Stream::start_with(&self.inputs, topic, filter, type_name, move || match into {
-            Become::Images(form) => Box::new(video::Decoder::new(form).urgent().after_head(head)),
-            Become::Files => Box::new(video::Decoder::new(None).into_files().after_head(head)),
+            Become::Images(form) => Box::new(decoder::Decoder::new(form).urgent().after_head(head)),
+            Become::Files => Box::new(decoder::Decoder::new(None).into_files().after_head(head)),
             Become::Depth(form) => Box::new(depth::Decoder::new(form)),
             Become::Clouds => Box::new(cloud::Decoder),
         });

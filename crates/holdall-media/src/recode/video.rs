@@ -5,16 +5,15 @@
 //! ones all. Else all messages of the segment keep their form.
 
 use super::{
-    Carrier, Coder, Key, Made, Sent,
+    Carrier, Coder, Key, Sent,
     encoder::{Shape, check, choose, command},
     image::{Frame, Taken, channel, is_grey, is_same, restored, rgb},
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
     elementary::{Codec, Pictures, Unit},
-    ffmpeg::{Filter, PICTURE_BYTES_MAX, Stop, decode, decode_each, version},
+    ffmpeg::{Filter, PICTURE_BYTES_MAX, Stop, decode, version},
     likeness::{PSNR_MIN, psnr, ssim},
-    picture_file::{ImageFormat, encode},
     pixels::Pixels,
 };
 use bytes::Bytes;
@@ -34,11 +33,7 @@ const SPAN_PARTS: u32 = 4;
 /// Segments that fail one after the other: after them no more are tried.
 const FAILURES_MAX: u32 = 3;
 /// Bytes that a picture may have beyond those of its pixels.
-const PICTURE_MORE_BYTES: usize = 1 << 16;
-/// Pictures of a group that is decoded.
-const GROUP_PICTURES_MAX: usize = 3000;
-/// Quality of image files that are made of pictures.
-const JPEG_QUALITY: u8 = 95;
+pub(super) const PICTURE_MORE_BYTES: usize = 1 << 16;
 /// Pictures a second where nothing is known.
 const RATE: usize = 30;
 /// While recording, a picture of one segment in ten is compared with its image, and of the first one of each process.
@@ -587,188 +582,19 @@ impl Coder for Encoder {
     }
 }
 
-/// Decodes video: what an [`Encoder`] made, or another program.
-pub(super) struct Decoder {
-    /// What the images were; `None` where that is not known.
-    form: Option<ImageForm>,
-    /// Images become files.
-    is_file: bool,
-    /// Each picture is given out at once when it was decoded.
-    is_urgent: bool,
-    /// A key frame and the pictures until the next one.
-    group: Vec<(Key, Taken)>,
-    codec: Option<Codec>,
-    made: Vec<Vec<u8>>,
-    made_bytes: usize,
-    /// The latest parameters, for key frames that have none.
-    head: Vec<u8>,
-    decoder: String,
-}
-
-impl Decoder {
-    pub fn new(form: Option<ImageForm>) -> Self {
-        Self {
-            form,
-            is_file: false,
-            is_urgent: false,
-            group: Vec::new(),
-            codec: None,
-            made: Vec::new(),
-            made_bytes: 0,
-            head: Vec::new(),
-            decoder: version(&Stop::default()).unwrap_or_default(),
-        }
-    }
-
-    /// Makes JPEG files of the images.
-    pub fn into_files(mut self) -> Self {
-        self.is_file = true;
-        self
-    }
-
-    /// Gives each picture out at once when it was decoded.
-    pub fn urgent(mut self) -> Self {
-        self.is_urgent = true;
-        self
-    }
-
-    /// Continues a video that began with these parameters.
-    pub fn after_head(mut self, head: Vec<u8>) -> Self {
-        self.head = head;
-        self
-    }
-
-    /// Pictures that are decoded at once, so that their number is known to be right before the first is given out.
-    fn at_once_max(&self) -> Option<usize> {
-        let form = self.form.as_ref().filter(|_| !self.is_urgent)?;
-        Some(pictures_max(picture_bytes(form.width, form.height)))
-    }
-
-    fn read(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
-        let coded =
-            Coded::read(&message.topic.type_name, &message.payload).map_err(|error| error.to_string())?;
-        let codec = Codec::named(coded.format)
-            .ok_or_else(|| format!("video of format {:?} is not decoded", coded.format))?;
-        let unit = Unit::read(codec, coded.data)?;
-        if unit.pictures != 1 {
-            return Err(format!("it has {} pictures, expected one", unit.pictures));
-        }
-        if unit.is_key || self.codec.is_some_and(|known| known != codec) {
-            self.end_group(sent);
-        } else if self.group.is_empty() {
-            return Err("it comes before the first key frame".to_owned());
-        }
-        if self.group.len() >= GROUP_PICTURES_MAX
-            || (!self.group.is_empty() && self.made_bytes + coded.data.len() > stream_bytes_max(0))
-        {
-            return Err("too many pictures are between it and its key frame".to_owned());
-        }
-        let mut made = Vec::new();
-        if unit.parameters.is_some() {
-            self.head = coded.data[..unit.head_bytes].to_vec();
-        } else if unit.is_key {
-            made.extend_from_slice(&self.head);
-        }
-        made.extend_from_slice(coded.data);
-        self.codec = Some(codec);
-        self.group.push((Key::of(message), Taken::of(&coded.head)));
-        self.made_bytes += made.len();
-        self.made.push(made);
-        Ok(())
-    }
-
-    /// The message of a picture.
-    fn made(&self, taken: &Taken, picture: &Pixels) -> Made {
-        if self.is_file {
-            let (_, data) = encode(picture, ImageFormat::Jpeg(JPEG_QUALITY))?;
-            let coded = Coded {
-                head: taken.head(),
-                format: "rgb8; jpeg compressed bgr8",
-                data: &data,
-            };
-            return Ok(coded.write(COMPRESSED_IMAGE).into());
-        }
-        let size = (picture.width, picture.height);
-        match &self.form {
-            Some(form) if (form.width, form.height) != size => {
-                Err("its picture has another size than the bag says".to_owned())
-            }
-            Some(form) => Ok(restored(form, taken, picture).into()),
-            None => {
-                let form = ImageForm {
-                    width: picture.width,
-                    height: picture.height,
-                    encoding: "rgb8".to_owned(),
-                    is_bigendian: 0,
-                };
-                Ok(restored(&form, taken, picture).into())
-            }
-        }
-    }
-
-    fn end_group(&mut self, sent: &mut Sent<'_>) {
-        let (group, made) = (std::mem::take(&mut self.group), std::mem::take(&mut self.made));
-        self.made_bytes = 0;
-        let Some(codec) = self.codec.take().filter(|_| !group.is_empty()) else {
-            return;
-        };
-        let mut waiting = group.iter();
-        let mut give = |picture: &Pixels| {
-            if let Some((key, taken)) = waiting.next() {
-                sent.send(*key, self.made(taken, picture));
-            }
-            !sent.is_over
-        };
-        let form = self
-            .form
-            .as_ref()
-            .filter(|_| self.at_once_max().is_some_and(|max| group.len() <= max));
-        let done = match form {
-            Some(form) => {
-                let bytes_max = group.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
-                let pictures = decode(codec, &made, bytes_max, &Stop::default());
-                pictures.map(|pictures| _ = pictures.iter().all(&mut give))
-            }
-            None => decode_each(codec, &made, &mut give),
-        };
-        let reason = done.err().unwrap_or_else(|| "it has no picture".to_owned());
-        for (key, _) in waiting {
-            sent.send(*key, Err(reason.clone()));
-        }
-    }
-}
-
-impl Coder for Decoder {
-    fn take(&mut self, message: &BagMessage, sent: &mut Sent<'_>) {
-        if let Err(reason) = self.read(message, sent) {
-            self.end_group(sent);
-            sent.send(Key::of(message), Err(reason));
-        }
-    }
-
-    fn end(&mut self, sent: &mut Sent<'_>) {
-        self.end_group(sent);
-    }
-
-    fn describe(&self, about: &mut Recoding) {
-        about.encoder.clone_from(&self.decoder);
-        about.image.clone_from(&self.form);
-    }
-}
-
 /// Bytes of a decoded picture: three for each pixel, also where an image has one.
-fn picture_bytes(width: u32, height: u32) -> usize {
+pub(super) fn picture_bytes(width: u32, height: u32) -> usize {
     let pixels = u64::from(width).saturating_mul(u64::from(height));
     pixels.saturating_mul(3).clamp(1, PICTURE_BYTES_MAX) as usize
 }
 
 /// Pictures of a segment.
-fn pictures_max(picture_bytes: usize) -> usize {
+pub(super) fn pictures_max(picture_bytes: usize) -> usize {
     (SEGMENT_BYTES_MAX / picture_bytes).clamp(1, SEGMENT_PICTURES_MAX)
 }
 
 /// Bytes of the stream of a segment.
-const fn stream_bytes_max(picture_bytes: usize) -> usize {
+pub(super) const fn stream_bytes_max(picture_bytes: usize) -> usize {
     SEGMENT_BYTES_MAX + picture_bytes + SEGMENT_PICTURES_MAX * PICTURE_MORE_BYTES
 }
 

@@ -4,7 +4,6 @@ mod accounts;
 mod ends;
 mod first_inline;
 mod latched;
-mod other_type;
 mod publishers;
 mod sequences;
 mod sinks;

@@ -2,11 +2,12 @@
 
 use super::{
     PUBLISHERS_KEPT_MAX, PublisherOrigin, accounts::Accounts, ends::End, first_inline::FirstInline,
-    latched::HeldLatched, other_type::OtherTypes,
+    latched::HeldLatched,
 };
 use holdall_model::{
     loss::{MissingInterval, SequenceTracker, ledger::PublisherIndex},
     message::MessageHeader,
+    other_type::OtherTypes,
     time::Timestamp,
     topic::Gid,
 };

@@ -1,6 +1,6 @@
 //! The types of publishers whose type is not their topic's.
 
-use holdall_model::topic::Gid;
+use crate::topic::Gid;
 use std::{collections::HashMap, sync::Arc};
 
 /// By publisher: the type. Nearly always empty, so it takes one word.
@@ -9,23 +9,24 @@ use std::{collections::HashMap, sync::Arc};
     clippy::box_collection,
     reason = "a word in the line of each topic that the receive path reads, instead of six"
 )]
-pub(super) struct OtherTypes(Option<Box<HashMap<Option<Gid>, Arc<str>>>>);
+pub struct OtherTypes(Option<Box<HashMap<Option<Gid>, Arc<str>>>>);
 
 impl OtherTypes {
     /// A publisher's type, if it is not the topic's.
-    pub(super) fn of(&self, publisher: Option<Gid>) -> Option<&str> {
+    #[inline]
+    pub fn of(&self, publisher: Option<Gid>) -> Option<&str> {
         Some(&**self.0.as_ref()?.get(&publisher)?)
     }
 
     /// Forgets a publisher that is gone.
-    pub(super) fn forget(&mut self, publisher: Gid) {
+    pub fn forget(&mut self, publisher: Gid) {
         if let Some(types) = &mut self.0 {
             types.remove(&Some(publisher));
         }
     }
 
     /// Remembers a publisher's type; false if it is known.
-    pub(super) fn add(&mut self, publisher: Option<Gid>, type_name: &Arc<str>) -> bool {
+    pub fn add(&mut self, publisher: Option<Gid>, type_name: &Arc<str>) -> bool {
         if self.of(publisher) == Some(&**type_name) {
             return false;
         }
