@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ._errors import ProgramError
 from ._options import AnyPath
@@ -161,6 +161,9 @@ def _objects(text: str) -> list[str]:
     return found
 
 
+_Program = TypeVar("_Program", bound="Running")
+
+
 class Running:
     """A recording or a playback of the program, steered through its control socket."""
 
@@ -264,7 +267,7 @@ class Running:
                 self.process.terminate()
         return self.wait(timeout)
 
-    def __enter__(self) -> Running:
+    def __enter__(self: _Program) -> _Program:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -92,4 +92,5 @@ def migrate(bags: Paths, output: AnyPath, *, ray_options: dict[str, Any] | None 
     # Checkers of types take "ray" for this module.
     ray = import_module("ray")
     run = ray.remote(**{"num_cpus": 1, **(ray_options or {})})(Migration.run)
-    return ray.get([run.remote(each) for each in plan_migration(bags, output, **options)])
+    reports: list[dict[str, Any]] = ray.get([run.remote(each) for each in plan_migration(bags, output, **options)])
+    return reports

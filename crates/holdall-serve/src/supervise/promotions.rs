@@ -109,21 +109,14 @@ impl Promotion {
         let may_go_on = ends_after && bag.writer().is_some();
         // A topic of which nothing is left does not keep others out.
         let described = &bag.metadata().topics_with_message_count;
-        let has = |name: &&String| {
-            described
-                .iter()
-                .any(|topic| is_named(name, &topic.topic_metadata.name))
-        };
-        let (here, absent): (Vec<&String>, Vec<&String>) = self.topics.iter().partition(has);
-        let absent = absent
-            .iter()
-            .map(|name| format!("the ring has nothing of {name}"));
+        let names = described.iter().map(|topic| &topic.topic_metadata.name);
+        let is_asked = |name: &&String| self.topics.iter().any(|asked| is_named(asked, name));
+        let here: Vec<String> = names.clone().filter(is_asked).cloned().collect();
+        let is_absent = |asked: &&String| !names.clone().any(|name| is_named(asked, name));
+        let absent = self.topics.iter().filter(is_absent);
+        let absent = absent.map(|name| format!("the ring has nothing of {name}"));
         let absent: Vec<String> = absent.take(TOPICS_NAMED_MAX).collect();
-        let topics = if here.is_empty() {
-            &self.topics
-        } else {
-            &here.into_iter().cloned().collect()
-        };
+        let topics = if here.is_empty() { &self.topics } else { &here };
         let choice = Choice {
             selection: Selection {
                 topics: topics.clone(),
