@@ -230,6 +230,9 @@ impl OutputState {
     }
 }
 
+/// A message that was repeated: topic, type, publisher, log and publish time, sequence number.
+type Kept = (String, String, Option<String>, [Timestamp; 2], u32);
+
 /// Makes the repeated content of files whose chunks are copied: a small file of the same storage, whose chunk goes first.
 pub(super) struct Heads<'a> {
     state: &'a InputState<'a>,
@@ -242,8 +245,8 @@ pub(super) struct Heads<'a> {
     /// First and last log time of each output file.
     ranges: Vec<(Option<Timestamp>, Option<Timestamp>)>,
     definitions: HashMap<String, MessageDefinition>,
-    /// Numbers of the messages that were repeated: topic, type, publisher, log and publish time, sequence number.
-    ids: HashMap<(String, String, Option<String>, [Timestamp; 2], u32), u64>,
+    /// Numbers of the messages that were repeated.
+    ids: HashMap<Kept, u64>,
 }
 
 /// Messages that one file repeats.
