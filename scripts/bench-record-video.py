@@ -52,8 +52,8 @@ def main():
         # With all programs that it has started and waited for.
         _, code, used = os.wait4(recorder.pid, 0)
         recorder.returncode = os.waitstatus_to_exitcode(code)
-        told = subprocess.run([args.program, "audit", "--json", bag], env=env, text=True, capture_output=True).stdout
-        about = json.loads(told)
+        printed = subprocess.run([args.program, "audit", "--json", bag], env=env, text=True, capture_output=True).stdout
+        about = json.loads(printed)
         recoded = (about.get("recoded") or [{}])[0]
         print(json.dumps({
             "exit": recorder.returncode, "talker": node.returncode, "cpu_s_per_s": round((used.ru_utime + used.ru_stime) / args.seconds, 3),

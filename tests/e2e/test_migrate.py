@@ -513,12 +513,12 @@ def test_play_warns_of_other_definitions_and_migrates_on_the_way(world):
     modern = world.listener({"topic": "/range", "type": name}, node="modern")
     modern.wait_for("ready")
     heard = ["--wait-for-subscribers", "/range=1", "--timeout", "30"]
-    told = done(world, "play", bag, *heard, timeout=60)
-    assert "/range: /modern has another definition of sensor_msgs/msg/Range than the bag (RIHS01_" in told.stderr
+    played = done(world, "play", bag, *heard, timeout=60)
+    assert "/range: /modern has another definition of sensor_msgs/msg/Range than the bag (RIHS01_" in played.stderr
     # One message, sent as soon as it is heard: the warning comes before it, or not at all.
     short = write(world.folder / "short", before, {"/range": (name, [message_of(before, rng, name)])})
-    told = done(world, "play", short, *heard, timeout=60)
-    assert "/range: /modern has another definition" in told.stderr
+    played = done(world, "play", short, *heard, timeout=60)
+    assert "/range: /modern has another definition" in played.stderr
     paused = world.holdall("play", short, "--start-paused", "--disable-keyboard-controls", "--json")
     paused.wait_until_says("/range: /modern has another definition")
     _, said = paused.stop()

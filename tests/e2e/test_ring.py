@@ -50,8 +50,8 @@ def assert_whole(world, bag, sent):
     assert all(set(by_file[name]) <= {CHATTER} for name in small), by_file
     assert all(set(topics) <= {IMAGE} for name, topics in by_file.items() if name not in small), by_file
     count = sum(sum(topics.values()) for topics in by_file.values())
-    told = world.info(bag)
-    assert told["message_count"] == count and len(told["files"]) == len(by_file)
+    info = world.info(bag)
+    assert info["message_count"] == count and len(info["files"]) == len(by_file)
     with AnyReader([bag]) as reader:
         assert sum(1 for _ in reader.messages()) == count
     account = audit(world, bag)
@@ -93,8 +93,8 @@ def test_a_killed_recorder_of_several_classes_is_repaired_whole(world):
     assert done.returncode == 0, done.stderr
     account = audit(world, bag)
     assert account["balanced"], account["faults"]
-    told = world.info(bag)
-    assert told["message_count"] == account["recorded"] >= 300, account
+    info = world.info(bag)
+    assert info["message_count"] == account["recorded"] >= 300, account
     assert world.run("check", bag).returncode == 0
 
 
@@ -104,10 +104,10 @@ def test_a_ring_keeps_its_size_and_what_is_kept_and_a_part_is_promoted_while_it_
     first = ring / "lab_ring_1.mcap"
     until(lambda: not first.exists() and recorded(world) > 300, "a file that is removed")
     assert sum(path.stat().st_size for path in ring.glob("lab_ring_*.mcap")) <= 12_000_000 + 3_000_000
-    told = world.info(ring)
+    info = world.info(ring)
     # Half a second before the last message of now, which will be in finished files soon.
-    middle = told["starting_time"]["nanoseconds_since_epoch"] + told["duration"]["nanoseconds"] - 500_000_000
-    until(lambda: recorded(world) > told["message_count"] + 160, "later messages")
+    middle = info["starting_time"]["nanoseconds_since_epoch"] + info["duration"]["nanoseconds"] - 500_000_000
+    until(lambda: recorded(world) > info["message_count"] + 160, "later messages")
     part = world.folder / "part"
     done = world.run("promote", ring, "--from", middle, "--to", middle + 1_000_000_000, "-o", part, "--json")
     assert done.returncode == 0, done.stderr
@@ -238,8 +238,8 @@ def test_a_page_of_a_folder_copies_a_part_of_a_ring_days_later(world):
     talker.interrupt()
     talker.done()
     assert recorder.stop()[0] in (0, 3)
-    told = world.info(ring)
-    start, length = told["starting_time"]["nanoseconds_since_epoch"], told["duration"]["nanoseconds"]
+    info = world.info(ring)
+    start, length = info["starting_time"]["nanoseconds_since_epoch"], info["duration"]["nanoseconds"]
     expired = audit(world, ring)["topics"][IMAGE]["expired"]
     assert expired > 0 and "expired (--ring, --max-bag-files)" in world.run("info", ring).stdout
     part = {"bag": "lab", "output": "part", "from": str(start - 10**9), "to": str(start + length // 2), "topics": [IMAGE]}

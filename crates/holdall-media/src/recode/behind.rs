@@ -105,7 +105,7 @@ impl Behind {
                 self.step(self.level + 1, now, account);
             }
         } else if self.level > 0 && now.saturating_sub(self.last_behind) >= self.rest {
-            // The next step up needs as long a rest.
+            // The encoder has to keep up for the same time again before the next step up.
             self.last_behind = now;
             self.last_up = Some(now);
             self.step(self.level - 1, now, account);

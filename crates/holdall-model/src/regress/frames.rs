@@ -133,7 +133,7 @@ impl Frames {
     }
 
     /// Where the child was in the parent, at the times of the transform of their chain that comes most often, of several the nearest to the child.
-    /// There is no pose where another one is not known yet, or no longer.
+    /// A time gives a pose only if every other transform of the chain has one before it and one after it.
     pub fn trajectory(mut self) -> Trajectory {
         let Some(chain) = self.chain() else {
             return Trajectory::default();
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(circle.trajectory(), Trajectory::default());
         let error = joined("root", "c").unwrap_err();
         assert_eq!(error, "the frame c is in map and in other");
-        // From one to the other there is no chain to choose.
+        // The two frames are joined by one transform, so only one chain is possible.
         let mut direct = joined("other", "c").unwrap();
         let pose = Pose::new(1, [1.0, 2.0, 3.0], [0.0, 0.0, 0.0, 1.0]);
         direct.add(["map", "c"], pose);
