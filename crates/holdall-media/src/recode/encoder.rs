@@ -253,34 +253,24 @@ fn lossy(
                     "pred-struct=1:lookahead=0:scd=0:irefresh-type=2",
                 ]);
         }
-        "libaom-av1" => {
+        "libaom-av1" | "libvpx-vp9" => {
+            let (usage, speed, alone): (_, _, &[&str]) = match name {
+                "libaom-av1" => ("-usage", &aom, &[]),
+                _ => ("-deadline", &vpx, &["-auto-alt-ref", "0"]),
+            };
             command
                 .args([
                     "-crf",
                     &quality,
                     "-b:v",
                     "0",
-                    "-usage",
+                    usage,
                     "realtime",
                     "-cpu-used",
-                    &aom,
+                    speed,
                 ])
                 .args(["-lag-in-frames", "0", "-row-mt", "1"])
-                .args(group);
-        }
-        "libvpx-vp9" => {
-            command
-                .args([
-                    "-crf",
-                    &quality,
-                    "-b:v",
-                    "0",
-                    "-deadline",
-                    "realtime",
-                    "-cpu-used",
-                    &vpx,
-                ])
-                .args(["-lag-in-frames", "0", "-auto-alt-ref", "0", "-row-mt", "1"])
+                .args(alone)
                 .args(group);
         }
         _ => of_hardware(command.args(group), name, &quality, (options, pixels, shape)),
