@@ -74,6 +74,9 @@ pub struct DecodedTopic {
     pub psnr: Option<[f64; 2]>,
     /// The lowest and the mean structural similarity.
     pub ssim: Option<[f64; 2]>,
+    /// Pairs that have both.
+    #[serde(skip)]
+    images: u64,
 }
 
 impl DecodedTopic {
@@ -99,6 +102,7 @@ impl DecodedTopic {
             *kept = Some([min.min(value), sum + value]);
         };
         if let Some([psnr, ssim]) = apart.likeness {
+            self.images += 1;
             add(&mut self.psnr, psnr);
             add(&mut self.ssim, ssim);
         }
@@ -109,9 +113,8 @@ impl DecodedTopic {
     }
 
     fn finish(mut self) -> Self {
-        let images = (self.pairs - self.not_compared).max(1) as f64;
         for [_, sum] in [&mut self.psnr, &mut self.ssim].into_iter().flatten() {
-            *sum /= images;
+            *sum /= self.images.max(1) as f64;
         }
         self
     }

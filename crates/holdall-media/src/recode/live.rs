@@ -73,8 +73,8 @@ struct Pace {
 
 impl Pace {
     fn within(max_loss_window: Option<Duration>, when_behind: WhenBehind) -> Self {
-        let window = max_loss_window.unwrap_or(Duration::MAX / 5);
-        let late = (window * 5 / 2).clamp(LATE_MIN, LATE_MAX);
+        let window = max_loss_window.unwrap_or(Duration::MAX);
+        let late = (window.saturating_mul(5) / 2).clamp(LATE_MIN, LATE_MAX);
         Self {
             span: SPAN_MAX.min(window / 2),
             // A policy needs time to have an effect.

@@ -8,7 +8,7 @@ use crate::{
     ffmpeg::{Stop, version},
 };
 use bytes::Bytes;
-use holdall_bag::reader::{BagMessage, BagSet, MessageFilter};
+use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, ReadError};
 use holdall_model::{
     recoding::{ImageForm, Recoding},
     topic::{MessageDefinition, TopicInfo},
@@ -35,22 +35,19 @@ enum Become {
 
 impl Become {
     /// `None` for a topic that stays. `last`: what was done to it last.
-    fn of(topic: &TopicInfo, last: Option<&Recoding>, inputs: &BagSet) -> Option<Self> {
+    fn of(topic: &TopicInfo, last: Option<&Recoding>, inputs: &BagSet) -> Result<Option<Self>, ReadError> {
         let image = last.and_then(|recoding| recoding.image.clone());
         let is_rvl = last.is_some_and(|recoding| Codec::named(&recoding.codec).is_none());
         let is_file = last.is_some_and(|recoding| recoding.from == COMPRESSED_IMAGE);
-        let is_video = || {
-            let video = Video::new(inputs, topic, &MessageFilter::default());
-            video.is_video().unwrap_or(false)
-        };
-        match topic.type_name.as_str() {
+        let is_video = || Video::new(inputs, topic, &MessageFilter::default()).is_video();
+        Ok(match topic.type_name.as_str() {
             COMPRESSED_CLOUD => Some(Self::Clouds),
             COMPRESSED_IMAGE if is_rvl => image.map(Self::Depth),
-            COMPRESSED_IMAGE if !is_video() => None,
+            COMPRESSED_IMAGE if !is_video()? => None,
             COMPRESSED_VIDEO | FFMPEG_PACKET | COMPRESSED_IMAGE if is_file => Some(Self::Files),
             COMPRESSED_VIDEO | FFMPEG_PACKET | COMPRESSED_IMAGE => Some(Self::Images(image)),
             _ => None,
-        }
+        })
     }
 
     const fn type_name(&self) -> &'static str {
@@ -69,33 +66,39 @@ fn of_topic(filter: &MessageFilter, name: &str) -> MessageFilter {
     }
 }
 
+/// What messages become, by topic and by type, and the definition of that.
+type Topics = BTreeMap<String, BTreeMap<String, (Become, MessageDefinition)>>;
+
 /// The played topics that are decoded.
 pub(super) struct Playing {
     inputs: BagSet,
-    topics: BTreeMap<(String, String), (Become, MessageDefinition)>,
+    topics: Arc<Topics>,
 }
 
 impl Playing {
     pub fn find(inputs: &BagSet, topics: &[TopicInfo]) -> Result<Self, String> {
         let recodings = inputs.bags().iter().map(|bag| &bag.metadata().custom_data);
         let recodings: Vec<Recoding> = recodings.flat_map(encoded).collect();
-        let mut found = BTreeMap::new();
+        let mut found = Topics::new();
         for topic in topics.iter().filter(|topic| topic.serialization_format == "cdr") {
             let is_it =
                 |recoding: &&Recoding| recoding.topic == topic.name && recoding.into == topic.type_name;
-            if let Some(into) = Become::of(topic, recodings.iter().find(is_it), inputs) {
+            let into = Become::of(topic, recodings.iter().find(is_it), inputs);
+            if let Some(into) = into.map_err(|error| error.to_string())? {
                 let form = definition(into.type_name());
-                found.insert((topic.name.clone(), topic.type_name.clone()), (into, form));
+                let types = found.entry(topic.name.clone()).or_default();
+                types.insert(topic.type_name.clone(), (into, form));
             }
         }
         let needs_decoder = |(into, _): &(Become, _)| matches!(into, Become::Images(_) | Become::Files);
-        if let Some(((topic, _), _)) = found.iter().find(|(_, known)| needs_decoder(known)) {
+        let mut topics = found.iter();
+        if let Some((topic, _)) = topics.find(|(_, types)| types.values().any(needs_decoder)) {
             version(&Stop::default())
                 .map_err(|error| format!("the video on {topic} cannot be decoded: {error}"))?;
         }
         Ok(Self {
             inputs: inputs.clone(),
-            topics: found,
+            topics: Arc::new(found),
         })
     }
 }
@@ -103,11 +106,9 @@ impl Playing {
 impl Playing {
     /// Pictures become images, also where they were files: these would lose something once more.
     pub fn without_files(mut self) -> Self {
-        for (into, form) in self
-            .topics
-            .values_mut()
-            .filter(|(into, _)| matches!(into, Become::Files))
-        {
+        let topics = Arc::make_mut(&mut self.topics).values_mut();
+        let topics = topics.flat_map(BTreeMap::values_mut);
+        for (into, form) in topics.filter(|(into, _)| matches!(into, Become::Files)) {
             *into = Become::Images(None);
             *form = definition(IMAGE);
         }
@@ -117,14 +118,14 @@ impl Playing {
 
 impl FirstForms for Playing {
     fn form(&self, topic: &TopicInfo) -> Option<&MessageDefinition> {
-        let found = self.topics.get(&(topic.name.clone(), topic.type_name.clone()));
-        found.map(|(_, form)| form)
+        let (_, form) = self.topics.get(&topic.name)?.get(&topic.type_name)?;
+        Some(form)
     }
 
     fn begin(&self, filter: &MessageFilter) -> Box<dyn Restoring> {
         Box::new(Reading {
             inputs: self.inputs.clone(),
-            topics: self.topics.clone(),
+            topics: Arc::clone(&self.topics),
             filter: filter.clone(),
             streams: BTreeMap::new(),
         })
@@ -134,9 +135,10 @@ impl FirstForms for Playing {
 /// One reading of the bags.
 struct Reading {
     inputs: BagSet,
-    topics: BTreeMap<(String, String), (Become, MessageDefinition)>,
+    topics: Arc<Topics>,
     filter: MessageFilter,
-    streams: BTreeMap<(String, String), Stream>,
+    /// By topic, and by type.
+    streams: BTreeMap<String, BTreeMap<String, Stream>>,
 }
 
 impl Reading {
@@ -169,19 +171,23 @@ impl Reading {
 
 impl Restoring for Reading {
     fn restore(&mut self, message: &BagMessage) -> Result<Bytes, String> {
-        let key = (message.topic.name.clone(), message.topic.type_name.clone());
-        let (into, _) = self.topics.get(&key).ok_or("it is not decoded")?;
-        let type_name = message.topic.type_name.as_str();
+        let (name, type_name) = (message.topic.name.as_str(), message.topic.type_name.as_str());
+        let types = self.topics.get(name);
+        let (into, _) = types
+            .and_then(|types| types.get(type_name))
+            .ok_or("it is not decoded")?;
         if type_name == into.type_name() && video_unit(type_name, &message.payload).is_none() {
             // An image file that was not encoded.
             return Ok(message.payload.clone());
         }
-        if let Some(stream) = self.streams.get_mut(&key) {
+        let streams = self.streams.get_mut(name);
+        if let Some(stream) = streams.and_then(|streams| streams.get_mut(type_name)) {
             return stream.of(Key::of(message));
         }
         let mut stream = self.start(&message.topic, into)?;
         let made = stream.of(Key::of(message));
-        self.streams.insert(key, stream);
+        let streams = self.streams.entry(name.to_owned()).or_default();
+        streams.insert(type_name.to_owned(), stream);
         made
     }
 }
@@ -191,6 +197,7 @@ impl Drop for Reading {
     fn drop(&mut self) {
         std::mem::take(&mut self.streams)
             .into_values()
+            .flat_map(BTreeMap::into_values)
             .for_each(|stream| {
                 stream.finish();
             });

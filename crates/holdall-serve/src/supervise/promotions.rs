@@ -10,7 +10,7 @@ use holdall_io::{
     mutex::lock,
     process::set_thread_nice,
 };
-use holdall_model::{selection::Selection, time::Timestamp, units::counted};
+use holdall_model::{selection::Selection, text::Outside, time::Timestamp, units::counted};
 use holdall_record::{RecordControl, RecordObserver};
 use holdall_tools::tools::{Choice, Job, LatchedMode, OutputOptions, Written, expired_after, run};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ impl Promotion {
         let here: Vec<String> = names.clone().filter(is_asked).cloned().collect();
         let is_absent = |asked: &&String| !names.clone().any(|name| is_named(asked, name));
         let absent = self.topics.iter().filter(is_absent);
-        let absent = absent.map(|name| format!("the ring has nothing of {name}"));
+        let absent = absent.map(|name| format!("the ring has nothing of {}", Outside(name)));
         let absent: Vec<String> = absent.take(TOPICS_NAMED_MAX).collect();
         let topics = if here.is_empty() { &self.topics } else { &here };
         let choice = Choice {

@@ -1,7 +1,7 @@
 //! What of a span has expired: topics whose messages a ring has removed, and from when on it has them.
 
 use holdall_bag::reader::Bag;
-use holdall_model::{expired::ExpiredFiles, time::Timestamp};
+use holdall_model::{expired::ExpiredFiles, text::Outside, time::Timestamp};
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,9 +20,10 @@ pub struct ExpiredTopic {
 
 impl fmt::Display for ExpiredTopic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let topic = Outside(&self.topic);
         match self.before {
-            Some(before) => write!(f, "{} has expired before {}", self.topic, before.as_nanos()),
-            None => write!(f, "{} has expired", self.topic),
+            Some(before) => write!(f, "{topic} has expired before {}", before.as_nanos()),
+            None => write!(f, "{topic} has expired"),
         }
     }
 }
@@ -30,9 +31,12 @@ impl fmt::Display for ExpiredTopic {
 /// The topics with messages after `start` that a ring may have removed, among those that are taken. The ring may remove more meanwhile.
 pub fn expired_after(bag: &Bag, start: Timestamp, takes: &dyn Fn(&str, &str) -> bool) -> Vec<ExpiredTopic> {
     let mut gone: BTreeSet<String> = BTreeSet::new();
-    if let Ok(Some(ledger)) = bag.kept_ledger() {
-        let topics = ledger.topics.into_iter().filter(|topic| topic.expired > 0);
-        gone.extend(topics.map(|topic| topic.name));
+    match bag.kept_ledger() {
+        Ok(ledger) => {
+            let topics = ledger.into_iter().flat_map(|ledger| ledger.topics);
+            gone.extend(topics.filter(|topic| topic.expired > 0).map(|topic| topic.name));
+        }
+        Err(error) => tracing::warn!("what has expired is known in part only: {error}"),
     }
     // The account of a recording that runs is older than its metadata.
     if let Some(files) = ExpiredFiles::of(&bag.metadata().custom_data) {

@@ -166,8 +166,8 @@ impl<'a> InputState<'a> {
 pub(super) struct OutputState {
     /// By topic and identifier of the publisher.
     kept: BTreeMap<(u32, Option<String>), VecDeque<LatchedMessage>>,
-    /// Pictures of video from the last key frame on, in the same way.
-    pictures: BTreeMap<(u32, Option<String>), Vec<LatchedMessage>>,
+    /// Pictures of video from the last key frame on, in the same way, and their bytes.
+    pictures: BTreeMap<(u32, Option<String>), (Vec<LatchedMessage>, usize)>,
     count: u64,
 }
 
@@ -197,12 +197,13 @@ impl OutputState {
         message.origin.id = self.count;
         self.count += 1;
         let gid = message.publisher.as_ref().map(|publisher| publisher.gid.clone());
-        let run = self.pictures.entry((message.topic.0, gid)).or_default();
-        let bytes: usize = run.iter().map(|picture| picture.payload.len()).sum();
-        if is_key || bytes + message.payload.len() > RUN_BYTES_MAX {
+        let (run, bytes) = self.pictures.entry((message.topic.0, gid)).or_default();
+        if is_key || *bytes + message.payload.len() > RUN_BYTES_MAX {
             run.clear();
+            *bytes = 0;
         }
         if is_key || !run.is_empty() {
+            *bytes += message.payload.len();
             run.push(message);
         }
     }
@@ -214,7 +215,8 @@ impl OutputState {
 
     /// Kept messages, oldest first, after the pictures of video: where not all fit into a file, the first ones are left out.
     fn messages(&self) -> Vec<LatchedMessage> {
-        let mut messages: Vec<LatchedMessage> = self.pictures.values().flatten().cloned().collect();
+        let runs = self.pictures.values().flat_map(|(run, _)| run);
+        let mut messages: Vec<LatchedMessage> = runs.cloned().collect();
         let pictures = messages.len();
         let mut topics: BTreeMap<u32, Vec<&VecDeque<LatchedMessage>>> = BTreeMap::new();
         for ((topic, _), kept) in &self.kept {
