@@ -16,8 +16,8 @@ use std::{
     time::Duration,
 };
 
-/// Number of lines kept; older ones are dropped, so that a verbose program takes no memory.
-const LINES_MAX: usize = 10_000;
+/// Number of lines kept; older ones are dropped, so that a verbose program takes little memory. The report of a thousand topics has 30 000.
+const LINES_MAX: usize = 100_000;
 
 /// A longer line is cut: our own reports of a thousand topics are far below it.
 const LINE_BYTES_MAX: u64 = 16 << 20;
