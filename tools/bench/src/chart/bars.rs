@@ -13,7 +13,7 @@ use std::fmt::Display;
 
 /// Least and most room for the names; the bars get the rest, which a phone would not show next to empty room.
 const LEFT_MIN: i32 = 130;
-const LEFT_MAX: i32 = 380;
+const LEFT_MAX: i32 = 500;
 /// Room around a name, in pixels.
 const AROUND: i32 = 34;
 /// Room for the figures.

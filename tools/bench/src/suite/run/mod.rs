@@ -292,8 +292,10 @@ impl Kind for Suite<'_> {
                 )));
                 self.runs.push(result);
             }
-            // A failure of another project's program is reported like a missing program; our own must not fail.
-            Err(error @ BenchError::Program { .. }) if self.planned[task].setting.recorder.is_foreign() => {
+            // A failure of another project's program, or a bag that it did not make, is reported like a missing program; our own must not fail.
+            Err(error @ (BenchError::Program { .. } | BenchError::Bag { .. }))
+                if self.planned[task].setting.recorder.is_foreign() =>
+            {
                 self.skip(task, error.to_string(), on_progress);
             }
             Err(error) => return Err(error),
