@@ -154,7 +154,7 @@ def over_a_link(world, way, sender, name):
     link = "rate=54Mb/s,down=300s@7s" if way == "link cut" else "rate=54Mb/s,loss=20%/burst=5"
     recorder = [HOLDALL, "record", "--topics", *TOPICS, "-o", world.folder / name, "--disable-keyboard-controls"]
     done = subprocess.run(
-        [HOLDALL, "bench", "link", link, "--", "timeout", "-s", "INT", "20", *map(str, sender), "--", "timeout", "-s", "INT", "16", *map(str, recorder)],
+        [HOLDALL, "bench", "link", link, "--", "timeout", "-k", "20", "-s", "INT", "20", *map(str, sender), "--", "timeout", "-k", "20", "-s", "INT", "16", *map(str, recorder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

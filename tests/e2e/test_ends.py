@@ -177,9 +177,9 @@ def test_a_link_that_is_cut_before_the_end_is_not_called_complete(world, until):
     plans = [{"topic": topic, "log": str(log), **plan, "qos": {} if topic == "/re" else BEST} for topic, log in logs.items()]
     (world.folder / "plan.json").write_text(json.dumps({"publishers": plans}))
     seconds = 14 if until == "soon" else 36
-    talker = ["timeout", "-s", "INT", str(seconds + 6), sys.executable, NODES / "talker.py", world.folder / "plan.json"]
+    talker = ["timeout", "-k", "20", "-s", "INT", str(seconds + 6), sys.executable, NODES / "talker.py", world.folder / "plan.json"]
     recorder = [HOLDALL, "record", "--topics", *logs, "-o", world.folder / "bag", "--disable-keyboard-controls", "-d", "3600"]
-    recorder = ["timeout", "-s", "INT", str(seconds), *recorder]
+    recorder = ["timeout", "-k", "20", "-s", "INT", str(seconds), *recorder]
     env = {**world.env, "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}
     done = subprocess.run(
         [HOLDALL, "bench", "link", "rate=54Mb/s,down=300s@7s", "--", *map(str, talker), "--", *map(str, recorder)],
