@@ -80,12 +80,11 @@ impl PartialOrd for Facts {
     }
 }
 
-/// By their times; what is equal then by content, so that the order in which they came does not matter. The first is the greatest, as a heap
-/// wants it.
+/// By their times; what is equal then by content, so that the order in which they came does not matter.
 impl Ord for Facts {
     fn cmp(&self, other: &Self) -> Ordering {
-        let edges = || self.edges.cmp(&other.edges);
-        other.order().cmp(&self.order()).then_with(edges)
+        let edges = || other.edges.cmp(&self.edges);
+        self.order().cmp(&other.order()).then_with(edges)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Judges a recording by a contract: puts the facts of messages in the order of their times, and steps the machines of all rules.
 
 use super::{
-    content::Facts,
     meter::Meter,
     parse::{Contract, Rule, Severity},
     sample::{Sample, Want},
@@ -9,10 +8,11 @@ use super::{
     topic::{Topic, note_lost, outside},
     tree::{Connected, TF_TOPICS},
     verdict::{Ending, LISTED_MAX, Lost, Outcome, RuleVerdict, Verdict, Violation},
+    waiting::Waiting,
 };
 use crate::{dynamic::TypePlan, time::Timestamp, topic::TopicInfo, units::format_bytes};
 use std::{
-    collections::{BTreeSet, BinaryHeap, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -60,8 +60,7 @@ pub struct Judge {
     trees: Vec<Connected>,
     skews: Vec<Skew>,
     at_end: Vec<AtEnd>,
-    waiting: BinaryHeap<Facts>,
-    waiting_bytes: usize,
+    waiting: Waiting,
     /// The time of the last message that was judged, or until which all were.
     judged: Timestamp,
     last: Option<Timestamp>,
@@ -83,8 +82,7 @@ impl Judge {
             trees: Vec::new(),
             skews: Vec::new(),
             at_end: Vec::new(),
-            waiting: BinaryHeap::new(),
-            waiting_bytes: 0,
+            waiting: Waiting::default(),
             judged: Timestamp::from_nanos(i64::MIN),
             last: None,
             not_judged: 0,
@@ -172,13 +170,12 @@ impl Judge {
             return;
         }
         self.last = self.last.max(Some(facts.time));
-        self.waiting_bytes += facts.held_bytes();
         self.waiting.push(facts);
         let until = self.last.map(|last| earlier(last, WAIT_MAX));
-        while self.waiting_bytes > WAITING_BYTES_MAX
+        while self.waiting.bytes > WAITING_BYTES_MAX
             || self
                 .waiting
-                .peek()
+                .first()
                 .is_some_and(|first| until.is_some_and(|until| first.time < until))
         {
             self.judge_first();
@@ -188,7 +185,7 @@ impl Judge {
     /// Takes note that it is `now`, in log time, and that all messages of the last half second before may still come.
     pub fn advance(&mut self, now: Timestamp) {
         let until = earlier(now, LATE_MAX);
-        while self.waiting.peek().is_some_and(|first| first.time < until) {
+        while self.waiting.first().is_some_and(|first| first.time < until) {
             self.judge_first();
         }
         self.time(until);
@@ -196,7 +193,7 @@ impl Judge {
 
     /// So many messages had no room and are not judged: what came before says nothing of what comes after.
     pub fn interrupt(&mut self, missed: u64) {
-        while !self.waiting.is_empty() {
+        while self.waiting.first().is_some() {
             self.judge_first();
         }
         self.is_interrupted = true;
@@ -218,7 +215,6 @@ impl Judge {
 
     fn judge_first(&mut self) {
         let Some(facts) = self.waiting.pop() else { return };
-        self.waiting_bytes -= facts.held_bytes();
         self.judged = facts.time;
         if !facts.edges.is_empty() {
             let is_static = *facts.name == *TF_TOPICS[1];
@@ -302,7 +298,7 @@ impl Judge {
 
     /// Ends the recording, and returns the verdict.
     pub fn end(&mut self, ending: &Ending) -> Verdict {
-        while !self.waiting.is_empty() {
+        while self.waiting.first().is_some() {
             self.judge_first();
         }
         self.time(ending.end.max(self.judged));

@@ -27,6 +27,7 @@ mod tests;
 mod topic;
 mod tree;
 mod verdict;
+mod waiting;
 
 pub use content::Facts;
 pub use feed::{Feed, NewsQueue};
