@@ -9,11 +9,11 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # What the program can do besides cargo's default; `make build FEATURES=` leaves it out and builds in half the time.
 FEATURES ?= zenoh,iceoryx2
 # The same where the whole workspace is looked at: one set of features for lint, unit, sim, gate and e2e, so that CI compiles once.
-TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
+TESTED := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2,holdall-cli/openh264
 
 # The programs that `sim`, `gate` and `e2e` run, as `unit` has built them: with a test among the targets cargo counts in what only tests ask of
 # libraries, and so compiles nothing again.
-PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-bench --bin holdall-sim --lib --test program
+PROGRAMS := cargo build -q --workspace --features $(TESTED) --bin holdall --bin holdall-bench --bin holdall-sim --lib --test program
 
 .PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e dist check-arm64 test-arm64 site setup-build setup-demo setup-nodes setup-dist setup-arm64 clean
 
@@ -61,12 +61,12 @@ check: ## the inner loop: types and unit tests of everything but the heavy trans
 
 lint: setup-build ## formatting, clippy, and the rules of the house
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --features $(TRANSPORTS) -- -D warnings
+	cargo clippy --workspace --all-targets --features $(TESTED) -- -D warnings
 	cargo clippy -p holdall-cli $(DEMO_FEATURES) -- -D warnings
 	cargo run -q -p xtask -- tidy
 
 unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included
-	cargo test --workspace --features $(TRANSPORTS)
+	cargo test --workspace --features $(TESTED)
 
 # Always the same seeds, so that a run says something about the change, from a block without worlds that take a minute by themselves;
 # `make sim SIM="--minutes 10 --fresh"` looks for new faults.

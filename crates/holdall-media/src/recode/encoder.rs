@@ -1,15 +1,19 @@
-//! The encoders of `ffmpeg`: their names, their arguments, and which of them works on this computer.
+//! The encoders of `ffmpeg` and of this program: their names, their arguments, and which of them works on this computer.
 
+#[cfg(feature = "openh264")]
+use super::inside;
 use super::video::VideoOptions;
 use crate::{
     elementary::{Codec, Pictures, Unit},
-    ffmpeg::{Filter, PROGRAM, Stop},
+    ffmpeg::{FfmpegError, Filter, PROGRAM, Stop},
     pixels::Pixels,
 };
 use std::process::Command;
 
 /// Any encoder of the graphics or video processor, as a user writes it.
 pub(super) const HARDWARE: &str = "hardware";
+/// The encoder of this program, where it was built with it.
+pub(super) const OWN: &str = "openh264";
 /// Presets, from the fastest to the one with the smallest output, with the numbers that the encoders of AV1 (SVT and libaom) and VP9 have for them.
 pub(super) const PRESETS: [(&str, [u8; 3]); 9] = [
     ("ultrafast", [12, 10, 9]),
@@ -31,7 +35,11 @@ const TRIED: usize = 2;
 pub(super) const fn encoders(codec: Codec) -> (&'static [&'static str], &'static [&'static str]) {
     match codec {
         Codec::H264 => (
-            &["libx264"],
+            if cfg!(feature = "openh264") {
+                &["libx264", OWN]
+            } else {
+                &["libx264"]
+            },
             &["h264_nvenc", "h264_nvmpi", "h264_v4l2m2m", "h264_vaapi"],
         ),
         Codec::H265 => (
@@ -74,12 +82,76 @@ impl Shape {
 /// Encoders that are tried one after the other.
 fn candidates(options: &VideoOptions) -> Vec<&str> {
     let (software, hardware) = encoders(options.codec);
-    let software = software.iter().copied();
+    // Only the first one is lossless.
+    let count = if options.quality.is_none() {
+        1
+    } else {
+        software.len()
+    };
+    let software = software.iter().copied().take(count);
     match options.encoder.as_deref() {
         None => software.collect(),
         Some(HARDWARE) => hardware.iter().copied().chain(software).collect(),
         Some(name) => [name].into_iter().chain(software).collect(),
     }
+}
+
+/// Whether the encoder of this program may be used: without `ffmpeg`.
+pub(super) fn may_be_own(options: &VideoOptions) -> bool {
+    candidates(options).contains(&OWN)
+}
+
+/// What makes the pictures of a stream, by the way.
+pub(super) trait Engine: Send {
+    /// Gives it the pixels of the next image.
+    ///
+    /// # Errors
+    /// It is of no use any more.
+    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), FfmpegError>;
+
+    /// Takes what it has made so far.
+    ///
+    /// # Errors
+    /// It ended before its input did.
+    fn take(&mut self) -> Result<Vec<u8>, FfmpegError>;
+
+    /// Ends it; returns the rest.
+    ///
+    /// # Errors
+    /// It failed, or did not end.
+    fn finish(self: Box<Self>) -> Result<Vec<u8>, FfmpegError>;
+}
+
+impl Engine for Filter {
+    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), FfmpegError> {
+        Self::feed(self, pixels)
+    }
+
+    fn take(&mut self) -> Result<Vec<u8>, FfmpegError> {
+        Self::take(self)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<u8>, FfmpegError> {
+        Self::finish(*self)
+    }
+}
+
+/// Starts an encoder for images like this one; at most `bytes_max` of what it made may wait.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn start(
+    (options, name): (&VideoOptions, &str),
+    image: &Pixels,
+    shape: &Shape,
+    (bytes_max, stop): (usize, &Stop),
+) -> Result<Box<dyn Engine>, FfmpegError> {
+    #[cfg(feature = "openh264")]
+    if name == OWN {
+        return inside::start(options, image, shape);
+    }
+    let mut command = command(options, name, image, shape);
+    Ok(Box::new(Filter::start(&mut command, bytes_max as u64, stop)?))
 }
 
 /// The first encoder that works here, with why those before it do not.
@@ -116,13 +188,12 @@ fn trial(options: &VideoOptions, name: &str, image: &Pixels, stop: &Stop) -> Res
         ease: 0,
     };
     let bytes_max = 4 * TRIED * image.bytes.len() + (1 << 20);
-    let said = |error: crate::ffmpeg::FfmpegError| error.to_string();
-    let mut command = command(options, name, image, &shape);
-    let mut filter = Filter::start(&mut command, bytes_max as u64, stop).map_err(said)?;
+    let said = |error: FfmpegError| error.to_string();
+    let mut engine = start((options, name), image, &shape, (bytes_max, stop)).map_err(said)?;
     for _ in 0..TRIED {
-        filter.feed(image.bytes.clone()).map_err(said)?;
+        engine.feed(image.bytes.clone()).map_err(said)?;
     }
-    let made = filter.finish().map_err(said)?;
+    let made = engine.finish().map_err(said)?;
     let made = Pictures::new(options.codec, bytes_max).add(&made, true)?;
     check(options.codec, &made, TRIED)
 }
@@ -153,8 +224,14 @@ pub(super) fn check(codec: Codec, made: &[Vec<u8>], pictures: usize) -> Result<(
     Ok(())
 }
 
+/// The number of the quality.
+pub(super) fn quality_of(options: &VideoOptions, shape: &Shape) -> u8 {
+    let quality = options.quality.unwrap_or(0);
+    (quality + STEP_QUALITY * shape.ease).min(quality_max(options.codec))
+}
+
 /// The process of an encoder.
-pub(super) fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape: &Shape) -> Command {
+fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape: &Shape) -> Command {
     let is_grey = pixels.channels == 1;
     let size = format!("{}x{}", pixels.width, pixels.height);
     let mut command = Command::new(PROGRAM);
@@ -171,12 +248,8 @@ pub(super) fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape
         ])
         .args(["-video_size", &size, "-framerate", &shape.rate.to_string()])
         .args(["-i", "-"]);
-    let step = STEP_QUALITY * shape.ease;
     match options.quality {
-        Some(quality) => {
-            let quality = (quality + step).min(quality_max(options.codec));
-            lossy(&mut command, name, quality, (options, pixels, shape));
-        }
+        Some(_) => lossy(&mut command, name, (options, pixels, shape)),
         None if is_grey => {
             command.args(["-c:v", "libx264", "-qp", "0", "-pix_fmt", "gray"]);
             libx26x(&mut command, "-x264-params", options, shape);
@@ -218,12 +291,7 @@ fn libx26x(command: &mut Command, flag: &str, options: &VideoOptions, shape: &Sh
 }
 
 /// Colours, rate and groups of lossy video.
-fn lossy(
-    command: &mut Command,
-    name: &str,
-    quality: u8,
-    (options, pixels, shape): (&VideoOptions, &Pixels, &Shape),
-) {
+fn lossy(command: &mut Command, name: &str, (options, pixels, shape): (&VideoOptions, &Pixels, &Shape)) {
     let upload = if name.ends_with("_vaapi") {
         ",format=nv12,hwupload"
     } else {
@@ -237,7 +305,7 @@ fn lossy(
         .args(["-vf", &filter, "-color_primaries", "bt709", "-color_trc", "bt709"])
         .args(["-colorspace", "bt709", "-color_range", "tv"])
         .args(["-c:v", name]);
-    let (quality, group) = (quality.to_string(), shape.group.to_string());
+    let (quality, group) = (quality_of(options, shape).to_string(), shape.group.to_string());
     let [svt, aom, vpx] = preset(options, shape.ease).1.map(|number| number.to_string());
     let group = ["-g", &group, "-keyint_min", &group];
     match name {
@@ -362,14 +430,14 @@ mod tests {
     fn encoders_of_the_hardware_are_tried_before_those_of_libraries() {
         assert_eq!(candidates(&options("/a=av1")), ["libsvtav1", "libaom-av1"]);
         assert_eq!(
-            candidates(&options("/a=h264,encoder=h264_vaapi")),
+            candidates(&options("/a=h264,encoder=h264_vaapi"))[..2],
             ["h264_vaapi", "libx264"]
         );
         let all = candidates(&options("/a=h264,encoder=hardware"))
             .into_iter()
             .map(str::to_owned)
             .collect::<Vec<_>>();
-        assert_eq!((all.len(), all[4].as_str()), (5, "libx264"));
+        assert!(all[..4].iter().all(|name| name.starts_with("h264_")) && all[4] == "libx264");
         let shape = Shape {
             rate: 10,
             group: 10,

@@ -7,6 +7,8 @@ mod decoder;
 mod depth;
 mod encoder;
 mod image;
+#[cfg(feature = "openh264")]
+mod inside;
 mod live;
 mod playing;
 mod rule;

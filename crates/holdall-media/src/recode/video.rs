@@ -1,4 +1,4 @@
-//! Images to video and back, by `ffmpeg`: an encoder runs on from segment to segment, a decoder has a process for each.
+//! Images to video, by `ffmpeg` or this program: an encoder runs on from segment to segment, a decoder has a process for each.
 //!
 //! A segment begins with a key frame and has one only. Its pictures are given out when they are complete: each message has exactly one, none depends
 //! on a later one, the parameters are where a decoder needs them, and of some segments one picture was decoded and compared with its image, of lossless
@@ -6,13 +6,13 @@
 
 use super::{
     Carrier, Coder, Key, Sent,
-    encoder::{Shape, check, choose, command},
+    encoder::{Engine, OWN, Shape, check, choose, may_be_own, start},
     image::{Frame, Taken, channel, is_grey, is_same, restored, rgb},
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
     elementary::{Codec, Pictures, Unit},
-    ffmpeg::{Filter, PICTURE_BYTES_MAX, Stop, decode, version},
+    ffmpeg::{PICTURE_BYTES_MAX, Stop, decode, version},
     likeness::{PSNR_MIN, psnr, ssim},
     pixels::Pixels,
 };
@@ -90,9 +90,9 @@ impl Segment {
     }
 }
 
-/// A process, and what has not come out of it.
+/// A running encoder, and what has not come out of it.
 struct Run {
-    filter: Filter,
+    engine: Box<dyn Engine>,
     stream: Pictures,
     made: VecDeque<Vec<u8>>,
     /// The last one is being filled; others are complete.
@@ -142,6 +142,7 @@ impl Encoder {
     pub fn new(options: VideoOptions, stop: &Stop) -> Self {
         let (program, gave_up) = match version(stop) {
             Ok(version) => (version, None),
+            Err(_) if may_be_own(&options) => (String::new(), None),
             Err(error) => (String::new(), Some(error.to_string())),
         };
         Self {
@@ -172,6 +173,11 @@ impl Encoder {
         self.is_live = true;
         self.span = span;
         self
+    }
+
+    /// Whether this program encodes.
+    fn is_own(&self) -> bool {
+        self.chosen.as_ref().is_some_and(|(name, _)| name == OWN)
     }
 
     const fn is_lossless(&self) -> bool {
@@ -246,11 +252,15 @@ impl Encoder {
                 self.chosen.insert(chosen)
             }
         };
-        let mut command = command(&self.options, name, pixels, &shape);
         let bytes_max = stream_bytes_max(picture_bytes);
-        let filter = Filter::start(&mut command, bytes_max as u64, &self.stop);
+        let engine = start(
+            (&self.options, name.as_str()),
+            pixels,
+            &shape,
+            (bytes_max, &self.stop),
+        );
         Ok(Run {
-            filter: filter.map_err(|error| error.to_string())?,
+            engine: engine.map_err(|error| error.to_string())?,
             stream: Pictures::new(self.options.codec, bytes_max),
             made: VecDeque::new(),
             segments: VecDeque::new(),
@@ -297,7 +307,7 @@ impl Encoder {
             segment.pictures += 1;
             segment.last_nanos = nanos;
         }
-        let fed = run.filter.feed(frame.pixels.bytes);
+        let fed = run.engine.feed(frame.pixels.bytes);
         self.run = Some(run);
         fed.map_err(|error| error.to_string())
     }
@@ -329,7 +339,7 @@ impl Encoder {
         let Some(run) = &mut self.run else {
             return Ok(());
         };
-        let part = run.filter.take().map_err(|error| error.to_string())?;
+        let part = run.engine.take().map_err(|error| error.to_string())?;
         if !part.is_empty() {
             run.made.extend(run.stream.add(&part, false)?);
         }
@@ -360,14 +370,14 @@ impl Encoder {
             return;
         };
         let Run {
-            filter,
+            engine,
             mut stream,
             mut made,
             mut segments,
             ..
         } = run;
         let rest = delivered.and_then(|()| {
-            let rest = filter.finish().map_err(|error| error.to_string())?;
+            let rest = engine.finish().map_err(|error| error.to_string())?;
             stream.add(&rest, true)
         });
         let mut failed = rest.map(|rest| made.extend(rest)).err();
@@ -476,7 +486,10 @@ impl Encoder {
         };
         let form = self.form.as_ref().ok_or("it has no form")?;
         let bytes_max = wanted * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
-        let pictures = decode(self.options.codec, made, bytes_max, &self.stop)?;
+        let pictures = match self.is_own() {
+            true => vec![own_picture(made)?],
+            false => decode(self.options.codec, made, bytes_max, &self.stop)?,
+        };
         let is_grey = is_grey(&form.encoding);
         let plain = |picture: &Pixels| match is_grey {
             true => Pixels {
@@ -563,9 +576,14 @@ impl Coder for Encoder {
             Some(quality) => format!("crf {quality}, preset {}, key frame each second", options.preset),
             None => format!("lossless, preset {}, key frame each second", options.preset),
         };
-        about.encoder.clone_from(&self.program);
+        match self.is_own() {
+            true => about.encoder.clear(),
+            false => about.encoder.clone_from(&self.program),
+        }
         if let Some((name, refused)) = &self.chosen {
-            about.encoder.push(' ');
+            if !about.encoder.is_empty() {
+                about.encoder.push(' ');
+            }
             about.encoder.push_str(name);
             for reason in refused {
                 about.encoder.push_str("; ");
@@ -580,6 +598,17 @@ impl Coder for Encoder {
         };
         about.likeness = (!self.is_lossless()).then_some(self.likeness);
     }
+}
+
+/// The last of some pictures that this program made.
+#[cfg(feature = "openh264")]
+fn own_picture(made: &[Vec<u8>]) -> Result<Pixels, String> {
+    super::inside::decode_last(made)
+}
+
+#[cfg(not(feature = "openh264"))]
+fn own_picture(_: &[Vec<u8>]) -> Result<Pixels, String> {
+    Err("this build has no encoder".to_owned())
 }
 
 /// Bytes of a decoded picture: three for each pixel, also where an image has one.
