@@ -210,6 +210,34 @@ def test_images_become_a_video_with_all_frames_of_all_episodes(bag, tmp_path):
     assert np.array(stats["observation.images.top"]["mean"]).shape == (3, 1, 1)
 
 
+def test_images_that_are_video_in_the_bag_are_the_same_as_before(bag, tmp_path):
+    env = with_ffmpeg(tmp_path)
+    video = ["--video", "/camera=lossless", "--video", "/depth=lossless", "--video", "/jpeg=h264,quality=4"]
+    subprocess.run([HOLDALL, "compress", bag, "-o", tmp_path / "small", *video], env=env, check=True, capture_output=True)
+    small = holdall.open(tmp_path / "small")
+    assert small["/camera"].type == small["/jpeg"].type == "foxglove_msgs/msg/CompressedVideo"
+    # From the middle of a second on, too: the pictures before it are decoded, and are no frames.
+    for number, words in enumerate([[], ["--start-offset", "2.5"]]):
+        before, after = tmp_path / f"before{number}", tmp_path / f"after{number}"
+        first = export(bag, MAPPING, before, *words)
+        second = export(tmp_path / "small", MAPPING, after, *words, env=env)
+        assert first["frames"] == second["frames"] >= 37 and [feature["failed"] for feature in second["features"]] == [0] * 6
+        (_, images, *_), (_, pictures, *_) = read(before), read(after)
+        for image, picture in zip(images, pictures, strict=True):
+            for name in ("observation.images.top", "observation.depth"):
+                assert np.array_equal(np.array(image[name]), np.array(picture[name])), (name, image["frame_index"])
+            apart = np.array(image["observation.images.wrist"]).astype(int) - np.array(picture["observation.images.wrist"])
+            assert np.abs(apart).mean() < 6, image["frame_index"]
+    shards = export(tmp_path / "small", MAPPING, tmp_path / "shards", format="webdataset", env=env)
+    assert shards["frames"] == 100
+    samples = webdataset.WebDataset(str(tmp_path / "shards/shard-000000.tar"), shardshuffle=False).decode("rgb8")
+    assert all(np.array_equal(sample["observation.images.top.png"], pixels(4 * number)) for number, sample in enumerate(samples))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused = export(tmp_path / "small", MAPPING, tmp_path / "set", code=2, env={**os.environ, "PATH": str(empty)})
+    assert "the video on /camera cannot be decoded" in refused and "ffmpeg" in refused and not (tmp_path / "set").exists()
+
+
 def test_a_video_without_ffmpeg_is_refused_before_anything_is_read(bag, tmp_path):
     mapping = MAPPING.replace("{topic: /camera}", "{topic: /camera, video: true}")
     empty = tmp_path / "empty"

@@ -32,9 +32,9 @@ Images:
   of the message, in a folder for each topic. 8-bit and 16-bit mono, rgb, bgr, rgba, bgra; bayer
   unchanged, yuv422 and nv12 as RGB; depth in metres (32FC1, compressed depth) as millimetres in 16
   bits, 0 where nothing was measured; 16 bits are always PNG. JPEG and PNG are written unchanged.
-  H.264 and H.265 (CompressedImage, foxglove_msgs/msg/CompressedVideo, FFMPEGPacket) by the program
-  ffmpeg, from the first key frame on. mp4: the same video in one file for each topic, not decoded,
-  with the times of its messages.
+  H.264, H.265, VP9 and AV1 (CompressedImage, foxglove_msgs/msg/CompressedVideo, FFMPEGPacket) by
+  the program ffmpeg, from the first key frame on. mp4: the same video in one file for each topic,
+  not decoded, with the times of its messages.
 
 Point clouds:
   sensor_msgs/msg/PointCloud2; other topics are left out. Files are named as images are, and have no

@@ -13,6 +13,7 @@ use holdall_bag::{
 use holdall_model::{
     episode::{Episode, EpisodeEnd, OUTCOME, TASK},
     marker::Marker,
+    topic::TopicInfo,
 };
 
 /// The field that divides a bag: as text, or as a number.
@@ -119,19 +120,20 @@ pub(super) fn dividing_field(
         return Ok(None);
     };
     let failed = |reason| TrainingError::Episodes { reason };
-    let fields = fields_of(bags, decoders, topic, failed)?;
+    let fields = fields_of(bags, decoders, topic, TopicInfo::clone, failed)?;
     DividingField::new(&fields, field).map(Some)
 }
 
-/// The fields of a topic's messages.
+/// The fields of a topic's messages, which may be read as those of another type.
 pub(super) fn fields_of(
     bags: &BagSet,
     decoders: &mut Decoders,
     topic: &str,
+    shown: impl Fn(&TopicInfo) -> TopicInfo,
     failed: impl Fn(String) -> TrainingError,
 ) -> Result<Fields, TrainingError> {
     let found = bags.topics().into_iter().find(|known| known.name == topic);
     let found = found.unwrap_or_default();
-    let fields = decoders.find(&found)?.fields();
+    let fields = decoders.find(&shown(&found))?.fields();
     fields.map_err(|reason| failed(format!("{topic}: {reason}")))
 }

@@ -59,6 +59,12 @@ pub enum TrainingError {
         /// One clause.
         reason: String,
     },
+    /// Video that cannot be decoded.
+    #[error("{reason}")]
+    Decoder {
+        /// One sentence.
+        reason: String,
+    },
     /// The program that encodes videos is missing.
     #[error(
         "a video needs the program ffmpeg, which is not in any folder of PATH; install it, or leave out video: true to store images as PNG"
@@ -83,6 +89,7 @@ impl TrainingError {
                 | Self::Episodes { .. }
                 | Self::NoFrame { .. }
                 | Self::NoFfmpeg
+                | Self::Decoder { .. }
         )
     }
 

@@ -18,7 +18,8 @@ use holdall_bag::{
     decode::{ChoiceError, Decoders, MessageChoice, TimeBase},
     reader::{Bag, BagMessage, BagSet},
 };
-use std::{path::Path, sync::Arc, time::Duration};
+use holdall_media::recode::Plain;
+use std::{borrow::Cow, collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 /// Bytes of messages of frames that are made together.
 const BATCH_BYTES: usize = 32 << 20;
@@ -35,6 +36,8 @@ pub(super) struct Run<'a> {
     /// How the features are read out of the bag at hand, and their types.
     sources: Vec<Source>,
     types: Vec<String>,
+    /// Decodes video of the bag at hand.
+    plain: Option<Plain>,
     /// Frames that were not made yet, of the open episode.
     pending: Vec<Frame<Arc<BagMessage>>>,
     pending_bytes: usize,
@@ -74,6 +77,7 @@ impl<'a> Run<'a> {
             sampler: Sampler::new(rule, mapping.features.len()),
             sources: Vec::new(),
             types: Vec::new(),
+            plain: None,
             pending: Vec::new(),
             pending_bytes: 0,
             open: None,
@@ -141,10 +145,7 @@ impl<'a> Run<'a> {
                 cutter.message(stamp);
             }
             self.cut(&mut cutter, stamp, message.log_time.as_nanos(), bag)?;
-            let message = Arc::new(kept(message));
-            for feature in features {
-                self.sampler.push(feature, stamp, Arc::clone(&message));
-            }
+            self.push(&features, stamp, message);
             self.advance(stamp, false)?;
         }
         if let Some(last) = last {
@@ -193,12 +194,28 @@ impl<'a> Run<'a> {
     fn read_types(&mut self, bags: &BagSet, decoders: &mut Decoders) -> Result<(), TrainingError> {
         self.sources.clear();
         self.types.clear();
+        let images = self
+            .options
+            .mapping
+            .features
+            .values()
+            .filter(|feature| feature.is_image());
+        let images: BTreeSet<&str> = images.map(|feature| feature.topic.as_str()).collect();
+        let mut topics = bags.topics();
+        topics.retain(|topic| images.contains(topic.name.as_str()));
+        let plain = Plain::find(bags, &topics).map_err(|reason| TrainingError::Decoder { reason })?;
         for (name, feature) in &self.options.mapping.features {
             let failed = |reason: String| TrainingError::Feature {
                 feature: name.clone(),
                 reason,
             };
-            let fields = divide::fields_of(bags, decoders, &feature.topic, failed)?;
+            let fields = divide::fields_of(
+                bags,
+                decoders,
+                &feature.topic,
+                |topic| plain.topic(topic).into_owned(),
+                failed,
+            )?;
             let type_name = fields.plan().type_name().to_owned();
             self.sources.push(if !feature.is_image() {
                 Source::Fields(Box::new(Extractor::new(&fields, feature).map_err(failed)?))
@@ -215,19 +232,40 @@ impl<'a> Run<'a> {
             });
             self.types.push(type_name);
         }
+        self.plain = Some(plain);
         Ok(())
+    }
+
+    /// Gives a message to its features; a picture of a video as an image.
+    fn push(&mut self, features: &[usize], stamp: i64, message: BagMessage) {
+        let decoded = match &mut self.plain {
+            Some(plain) if !features.is_empty() => plain.decode(message),
+            _ => Ok(message),
+        };
+        match decoded.map(|message| Arc::new(kept(message))) {
+            Ok(message) => features
+                .iter()
+                .for_each(|feature| self.sampler.push(*feature, stamp, Arc::clone(&message))),
+            Err(reason) => features
+                .iter()
+                .for_each(|feature| failed(&mut self.report.features[*feature], reason.clone())),
+        }
     }
 
     /// The features that a message is for, by number.
     fn features_of(&mut self, message: &BagMessage) -> Vec<usize> {
         let features = self.options.mapping.features.values().enumerate();
         let of_topic = features.filter(|(_, feature)| feature.topic == message.topic.name);
+        let topic = match &self.plain {
+            Some(plain) => plain.topic(&message.topic),
+            None => Cow::Borrowed(&*message.topic),
+        };
         let mut found = Vec::new();
         for (number, _) in of_topic {
-            if self.types[number] == message.topic.type_name {
+            if self.types[number] == topic.type_name {
                 found.push(number);
             } else {
-                let reason = format!("a message is a {}", message.topic.type_name);
+                let reason = format!("a message is a {}", topic.type_name);
                 failed(&mut self.report.features[number], reason);
             }
         }

@@ -1,16 +1,14 @@
 //! Compares what two bags show: their images and clouds, decoded where they are video or compressed.
 
-use super::{image::rgb, playing::Playing};
+use super::{image::rgb, playing::Plain};
 use crate::{
     carried::{COMPRESSED_IMAGE, IMAGE},
     cloud::{CLOUD, Cloud, Kind},
     likeness::{pixels, psnr, ssim},
     pixels::Pixels,
 };
-use bytes::Bytes;
-use holdall_bag::reader::{BagSet, MessageFilter, Messages, ReadError};
+use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError};
 use holdall_model::{time::Timestamp, topic::TopicInfo};
-use holdall_play::{FirstForms, Restoring};
 use serde::Serialize;
 use std::{collections::BTreeSet, iter::Peekable, sync::Arc};
 
@@ -142,23 +140,21 @@ impl Apart {
 /// One topic in one of the bags.
 struct Side {
     messages: Peekable<Messages>,
-    forms: Arc<Playing>,
-    restoring: Box<dyn Restoring>,
+    plain: Plain,
 }
 
-/// A message that was decoded: its time, its type, its payload or why it has none.
-type Shown = (Timestamp, String, Result<Bytes, String>);
+/// A message that was decoded: its time, and itself or why there is none.
+type Shown = (Timestamp, Result<BagMessage, String>);
 
 impl Side {
-    fn of(bags: &BagSet, topic: &str, forms: &Arc<Playing>) -> Self {
+    fn of(bags: &BagSet, topic: &str, plain: &Plain) -> Self {
         let filter = MessageFilter {
             topics: Some(Arc::new([topic.to_owned()].into())),
             ..MessageFilter::default()
         };
         Self {
             messages: bags.messages(&filter).peekable(),
-            restoring: forms.begin(&filter),
-            forms: Arc::clone(forms),
+            plain: plain.anew(),
         }
     }
 
@@ -175,17 +171,7 @@ impl Side {
 
     fn next(&mut self) -> Option<Shown> {
         let message = self.messages.next()?.ok()?;
-        Some(match self.forms.form(&message.topic) {
-            Some(form) => {
-                let restored = self.restoring.restore(&message);
-                (message.log_time, form.type_name.clone(), restored)
-            }
-            None => (
-                message.log_time,
-                message.topic.type_name.clone(),
-                Ok(message.payload),
-            ),
-        })
+        Some((message.log_time, self.plain.decode(message)))
     }
 }
 
@@ -194,27 +180,25 @@ impl Side {
 /// # Errors
 /// One sentence: a file that cannot be read, video without a decoder.
 pub fn compare(first: &BagSet, second: &BagSet, tolerance: &Tolerance) -> Result<Vec<DecodedTopic>, String> {
-    let forms = [decoder(first)?, decoder(second)?];
+    let plain = [
+        Plain::find(first, &first.topics())?,
+        Plain::find(second, &second.topics())?,
+    ];
     let mut topics = BTreeSet::new();
-    for (bags, forms) in [first, second].into_iter().zip(&forms) {
+    for (bags, plain) in [first, second].into_iter().zip(&plain) {
         let shown = |topic: &TopicInfo| {
-            let type_name = forms.form(topic).map_or(&topic.type_name, |form| &form.type_name);
-            [IMAGE, COMPRESSED_IMAGE, CLOUD].contains(&type_name.as_str())
+            [IMAGE, COMPRESSED_IMAGE, CLOUD].contains(&plain.topic(topic).type_name.as_str())
         };
         topics.extend(bags.topics().into_iter().filter(shown).map(|topic| topic.name));
     }
     let compared = topics.into_iter().map(|topic| {
         let sides = [
-            Side::of(first, &topic, &forms[0]),
-            Side::of(second, &topic, &forms[1]),
+            Side::of(first, &topic, &plain[0]),
+            Side::of(second, &topic, &plain[1]),
         ];
         of_topic(topic, sides, tolerance).map_err(|error| error.to_string())
     });
     compared.collect()
-}
-
-fn decoder(bags: &BagSet) -> Result<Arc<Playing>, String> {
-    Ok(Arc::new(Playing::find(bags, &bags.topics())?.without_files()))
 }
 
 fn of_topic(topic: String, sides: [Side; 2], tolerance: &Tolerance) -> Result<DecodedTopic, ReadError> {
@@ -244,15 +228,16 @@ fn of_topic(topic: String, sides: [Side; 2], tolerance: &Tolerance) -> Result<De
 }
 
 fn apart(one: &Shown, other: &Shown) -> Result<Apart, String> {
-    let ((_, one_type, one), (_, other_type, other)) = (one, other);
-    let (one, other) = (
-        one.as_ref().map_err(Clone::clone)?,
-        other.as_ref().map_err(Clone::clone)?,
-    );
-    if one_type == CLOUD && other_type == CLOUD {
-        return of_clouds(one, other);
+    let [one, other] = [one, other].map(|(_, shown)| shown.as_ref().map_err(Clone::clone));
+    let (one, other) = (one?, other?);
+    if [one, other]
+        .iter()
+        .all(|message| message.topic.type_name == CLOUD)
+    {
+        return of_clouds(&one.payload, &other.payload);
     }
-    let (mut one, mut other) = (pixels(one_type, one)?, pixels(other_type, other)?);
+    let shown = |message: &BagMessage| pixels(&message.topic.type_name, &message.payload);
+    let (mut one, mut other) = (shown(one)?, shown(other)?);
     let size = |pixels: &Pixels| (pixels.width, pixels.height);
     if size(&one) != size(&other) || one.is_deep != other.is_deep {
         let said = |pixels: &Pixels| {

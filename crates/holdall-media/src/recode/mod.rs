@@ -18,7 +18,7 @@ mod worker;
 
 pub use compare::{DecodedTopic, Tolerance, compare};
 pub use live::{WhenBehind, live};
-pub use playing::playing;
+pub use playing::{Plain, playing};
 pub use rule::{Carrier, CloudOptions, How, Rule};
 pub use verify::{VerifyError, verify};
 pub use video::VideoOptions;

@@ -1,6 +1,9 @@
 //! Video and compressed clouds as images and clouds while a bag is played: each topic is decoded in a thread of its own, from the key frame before.
 
-use super::{Key, Stream, cloud, decoder, depth, encoded};
+use super::{
+    Key, Stream, cloud, decoder, depth, encoded,
+    image::{Frame, restored},
+};
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition, video_unit},
     cloud::{CLOUD, COMPRESSED_CLOUD},
@@ -8,14 +11,15 @@ use crate::{
     ffmpeg::{Stop, version},
 };
 use bytes::Bytes;
-use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, ReadError};
+use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, MessageOrder, ReadError};
 use holdall_model::{
     recoding::{ImageForm, Recoding},
+    time::Timestamp,
     topic::{MessageDefinition, TopicInfo},
 };
 use holdall_play::{Decoding, FirstForms, Restoring};
 use holdall_tools::tools::Video;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// Plays video and compressed clouds as what they were made from.
 pub fn playing() -> Decoding {
@@ -176,9 +180,17 @@ impl Restoring for Reading {
         let (into, _) = types
             .and_then(|types| types.get(type_name))
             .ok_or("it is not decoded")?;
-        if type_name == into.type_name() && video_unit(type_name, &message.payload).is_none() {
-            // An image file that was not encoded.
-            return Ok(message.payload.clone());
+        let is_plain = || video_unit(type_name, &message.payload).is_none();
+        match into {
+            // Image files that were not encoded.
+            Become::Files if type_name == COMPRESSED_IMAGE && is_plain() => {
+                return Ok(message.payload.clone());
+            }
+            Become::Images(_) if type_name == COMPRESSED_IMAGE && is_plain() => {
+                let Frame { taken, form, pixels } = Frame::read(message)?;
+                return Ok(restored(&form, &taken, &pixels).into());
+            }
+            _ => {}
         }
         let streams = self.streams.get_mut(name);
         if let Some(stream) = streams.and_then(|streams| streams.get_mut(type_name)) {
@@ -201,5 +213,76 @@ impl Drop for Reading {
             .for_each(|stream| {
                 stream.finish();
             });
+    }
+}
+
+/// Video, encoded depth and compressed clouds of some topics as plain images and clouds, for a reader that goes through bags once.
+pub struct Plain {
+    forms: Arc<Playing>,
+    /// By topic: its reading, and when the last message was received.
+    readings: BTreeMap<String, (Box<dyn Restoring>, Timestamp)>,
+}
+
+impl Plain {
+    /// Finds what can be decoded among `topics`.
+    ///
+    /// # Errors
+    /// One clause: a file that cannot be read, video without a decoder.
+    pub fn find(bags: &BagSet, topics: &[TopicInfo]) -> Result<Self, String> {
+        Ok(Self {
+            forms: Arc::new(Playing::find(bags, topics)?.without_files()),
+            readings: BTreeMap::new(),
+        })
+    }
+
+    /// The same for another reader.
+    pub fn anew(&self) -> Self {
+        Self {
+            forms: Arc::clone(&self.forms),
+            readings: BTreeMap::new(),
+        }
+    }
+
+    /// A topic as its messages are after [`Plain::decode`].
+    pub fn topic<'t>(&self, topic: &'t TopicInfo) -> Cow<'t, TopicInfo> {
+        self.forms.form(topic).map_or(Cow::Borrowed(topic), |form| {
+            Cow::Owned(TopicInfo {
+                type_name: form.type_name.clone(),
+                type_description_hash: form.type_description_hash.clone(),
+                ..topic.clone()
+            })
+        })
+    }
+
+    /// The plain form of a message, or itself. One that was received before the last one is decoded from its key frame on.
+    ///
+    /// # Errors
+    /// One clause: why it cannot be decoded.
+    pub fn decode(&mut self, mut message: BagMessage) -> Result<BagMessage, String> {
+        let Cow::Owned(topic) = self.topic(&message.topic) else {
+            return Ok(message);
+        };
+        let received = message.log_time;
+        self.readings
+            .retain(|name, (_, last)| *name != topic.name || *last <= received);
+        let begin = || {
+            let filter = MessageFilter {
+                from: Some(received),
+                order: MessageOrder::Received,
+                ..MessageFilter::default()
+            };
+            (self.forms.begin(&filter), received)
+        };
+        let (reading, last) = self.readings.entry(topic.name.clone()).or_insert_with(begin);
+        *last = received;
+        // As the reading orders them.
+        let stamp = std::mem::replace(&mut message.stamp, received);
+        let payload = reading.restore(&message)?;
+        Ok(BagMessage {
+            topic: Arc::new(topic),
+            payload,
+            stamp,
+            ..message
+        })
     }
 }
