@@ -56,7 +56,7 @@ impl YUVSource for Planes {
 const LUMA: [i32; 3] = [11_966, 40_254, 4_064];
 const BLUE: [i32; 3] = [-6_596, -22_189, 28_785];
 const RED: [i32; 3] = [28_785, -26_145, -2_640];
-/// Of the range from 16 to 235.
+/// What grey adds: 219 steps from 16 on.
 const GREY: i32 = 56_284;
 
 impl Planes {
@@ -234,7 +234,7 @@ mod tests {
         let (width, height) = (64_usize, 48);
         let of = |place: usize, channel: usize| {
             let (row, column) = (place / width, place % width);
-            ((row * 3 + column * 2 + number * 4) / (channel + 1)) as u8
+            ((row * 2 + column * 2 + number) / (channel + 1)) as u8
         };
         Pixels {
             width: width as u32,
@@ -275,7 +275,7 @@ mod tests {
                     wanted.channels = 3;
                 }
                 let apart = psnr(&wanted, &decode_last(group).unwrap());
-                assert!(apart > 32.0, "{apart}");
+                assert!(apart > 36.0, "{apart}");
             }
         }
     }
