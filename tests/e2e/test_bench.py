@@ -301,6 +301,28 @@ def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path)
     assert (tmp_path / "cpus").read_text().split() == ["Cpus_allowed_list:", "0"]
 
 
+def test_a_rival_that_leaves_no_bag_is_named_and_the_others_run(world, tmp_path):
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "setup.bash").write_text("")
+    ros2 = prefix / "bin" / "ros2"
+    # It records, but not where it was told to.
+    ros2.write_text(
+        '#!/bin/bash\nshift 2\nargs=()\nwhile [ $# -gt 0 ]; do\n  if [ "$1" = -o ]; then args+=(-o "$2.elsewhere"); shift 2; else args+=("$1"); shift; fi\ndone\n'
+        f'exec "{HOLDALL}" record "${{args[@]}}"\n'
+    )
+    ros2.chmod(0o755)
+    rows = "  - {repeat_each: 1, no_transport: false, parameters: {recorder: [ros2_bag, holdall], max_cache_size: [10000000]}}\n"
+    (tmp_path / "live.yaml").write_text(EXPERIMENT[: EXPERIMENT.index("  - {repeat_each")] + rows)
+    flags = ["--ros2", prefix, "--limit-total", "16MB", "--json", "--out", tmp_path / "out"]
+    done = subprocess.run([HOLDALL, "bench", "run", tmp_path / "live.yaml", *flags], env=world.env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [(run["setting"]["recorder"], run["recorded"]) for run in result["runs"]] == [("holdall", 200)]
+    ((setting, reason),) = [(skipped["setting"], skipped["reason"]) for skipped in result["skipped"]]
+    assert "ros2" in setting and "bag" in reason, result["skipped"]
+
+
 REAL_ROS2 = sorted(Path("/opt/ros").glob("*/bin/ros2"))
 
 

@@ -248,7 +248,7 @@ def test_what_cannot_be_encoded_stays_and_is_counted(tmp_path, world, ffmpeg):
 BROKEN = {
     "missing": (None, "the program ffmpeg is not installed"),
     "dies": ('#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\necho no such encoder >&2\nexit 1\n', "ffmpeg: no such encoder"),
-    "garbage": ('#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\ncat >/dev/null\nhead -c 100000 /dev/zero\n', "ffmpeg made 0 pictures of"),
+    "garbage": ('#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\ncat >/dev/null\nhead -c 100000 /dev/zero\n', "the encoder made 0 pictures of"),
     "half": (
         f'#!/bin/sh\n[ "$1" = -version ] && echo ffmpeg version 1 && exit\nhead -c 2000000 | {FFMPEG} "$@"\n',
         "pictures of",
@@ -276,13 +276,18 @@ def test_a_broken_encoder_costs_no_message(tmp_path, world, ffmpeg, how):
     shutil.rmtree(world.folder / "small")
 
 
-@pytest.mark.parametrize("encoding", ["bgr8", "mono8"])
-def test_a_computer_without_ffmpeg_makes_video_that_ffmpeg_decodes(tmp_path, world, ffmpeg, encoding):
+@pytest.mark.parametrize(("how", "encoding"), [("missing", "bgr8"), ("dies", "mono8"), ("garbage", "bgr8")])
+def test_a_computer_without_a_good_ffmpeg_makes_video_that_ffmpeg_decodes(tmp_path, world, ffmpeg, how, encoding):
+    script, reason = BROKEN[how]
     known = world.run("compress", tmp_path, "-o", tmp_path / "none", "--video", "/a=h264,encoder=none").stderr
     if "openh264" not in known:
         pytest.skip("built without the feature openh264")
     (ffmpeg / "ffmpeg").unlink()
-    world.env["PATH"] = str(ffmpeg)
+    if script:
+        (ffmpeg / "ffmpeg").write_text(script)
+        (ffmpeg / "ffmpeg").chmod(stat.S_IRWXU)
+    else:
+        world.env["PATH"] = str(ffmpeg)
     pictures = [scene(number) for number in range(70)]
     if encoding == "mono8":
         pictures = [np.repeat(picture[:, :, 1:2], 3, axis=2) for picture in pictures]
@@ -293,7 +298,7 @@ def test_a_computer_without_ffmpeg_makes_video_that_ffmpeg_decodes(tmp_path, wor
         small = world.folder / f"small{quality}"
         done = world.run("compress", bag, "-o", small, "--video", f"/camera=h264,quality={quality}")
         assert done.returncode == 0, done.stderr
-        assert "libx264 does not work here (the program ffmpeg is not installed); openh264 encodes" in done.stderr, done.stderr
+        assert re.search(rf"libx264 does not work here \(.*{re.escape(reason)}.*\); openh264 encodes", done.stderr), done.stderr
         messages = read(small)["/camera"]
         assert {one[0] for one in messages} == {"foxglove_msgs/msg/CompressedVideo"}
         seen, kinds = decoded(b"".join(one[4].data for one in messages), "h264", 320, 240)
@@ -303,12 +308,13 @@ def test_a_computer_without_ffmpeg_makes_video_that_ffmpeg_decodes(tmp_path, wor
         assert min(psnr(a, b) for a, b in zip(seen, pictures, strict=True)) > {18: 32, 30: 26}[quality]
         about = recoded(world, small)["/camera"]
         assert (about["messages"], about["kept"], about["exactness"]) == (70, 0, "lossy") and about["encoder"].startswith("openh264; libx264 does not work")
+        assert about["settings"].startswith(f"qp {quality}, ")
         assert about["likeness"]["psnr_min"] > {18: 32, 30: 26}[quality]
         sizes.append(about["bytes_after"])
     assert sizes[1] < 0.7 * sizes[0], sizes
     # What may lose nothing, and other codecs, need ffmpeg.
     done = world.run("compress", bag, "-o", world.folder / "exact", "--video", "/camera=lossless")
-    assert done.returncode == 0 and "70 messages kept as before (70: the program ffmpeg is not installed" in done.stderr, done.stderr
+    assert done.returncode == 0 and re.search(rf"70 messages kept as before \(\d+: .*{re.escape(reason)}", done.stderr), done.stderr
 
 
 def scan(number, count=5000):

@@ -19,7 +19,7 @@ use holdall_bag::{
     reader::{Bag, BagMessage, BagSet},
 };
 use holdall_media::recode::Plain;
-use std::{borrow::Cow, collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 /// Bytes of messages of frames that are made together.
 const BATCH_BYTES: usize = 32 << 20;
@@ -256,16 +256,15 @@ impl<'a> Run<'a> {
     fn features_of(&mut self, message: &BagMessage) -> Vec<usize> {
         let features = self.options.mapping.features.values().enumerate();
         let of_topic = features.filter(|(_, feature)| feature.topic == message.topic.name);
-        let topic = match &self.plain {
-            Some(plain) => plain.topic(&message.topic),
-            None => Cow::Borrowed(&*message.topic),
-        };
+        let topic = &message.topic;
+        let plain = self.plain.as_ref();
+        let type_name = plain.map_or(topic.type_name.as_str(), |plain| plain.type_name(topic));
         let mut found = Vec::new();
         for (number, _) in of_topic {
-            if self.types[number] == topic.type_name {
+            if self.types[number] == type_name {
                 found.push(number);
             } else {
-                let reason = format!("a message is a {}", topic.type_name);
+                let reason = format!("a message is a {type_name}");
                 failed(&mut self.report.features[number], reason);
             }
         }

@@ -186,9 +186,7 @@ pub fn compare(first: &BagSet, second: &BagSet, tolerance: &Tolerance) -> Result
     ];
     let mut topics = BTreeSet::new();
     for (bags, plain) in [first, second].into_iter().zip(&plain) {
-        let shown = |topic: &TopicInfo| {
-            [IMAGE, COMPRESSED_IMAGE, CLOUD].contains(&plain.topic(topic).type_name.as_str())
-        };
+        let shown = |topic: &TopicInfo| [IMAGE, COMPRESSED_IMAGE, CLOUD].contains(&plain.type_name(topic));
         topics.extend(bags.topics().into_iter().filter(shown).map(|topic| topic.name));
     }
     let compared = topics.into_iter().map(|topic| {

@@ -5,7 +5,7 @@ use super::inside;
 use super::video::VideoOptions;
 use crate::{
     elementary::{Codec, Pictures, Unit},
-    ffmpeg::{FfmpegError, Filter, PROGRAM, Stop},
+    ffmpeg::{Filter, PROGRAM, Stop},
     pixels::Pixels,
 };
 use std::process::Command;
@@ -82,13 +82,8 @@ impl Shape {
 /// Encoders that are tried one after the other.
 fn candidates(options: &VideoOptions) -> Vec<&str> {
     let (software, hardware) = encoders(options.codec);
-    // Only the first one is lossless.
-    let count = if options.quality.is_none() {
-        1
-    } else {
-        software.len()
-    };
-    let software = software.iter().copied().take(count);
+    let is_lossy = options.quality.is_some();
+    let software = software.iter().copied().filter(|name| is_lossy || *name != OWN);
     match options.encoder.as_deref() {
         None => software.collect(),
         Some(HARDWARE) => hardware.iter().copied().chain(software).collect(),
@@ -101,57 +96,48 @@ pub(super) fn may_be_own(options: &VideoOptions) -> bool {
     candidates(options).contains(&OWN)
 }
 
-/// What makes the pictures of a stream, by the way.
+/// Makes pictures of images while these come; errors are one clause.
 pub(super) trait Engine: Send {
-    /// Gives it the pixels of the next image.
-    ///
-    /// # Errors
-    /// It is of no use any more.
-    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), FfmpegError>;
+    /// Gives it the pixels of the next image. After an error it is of no use any more.
+    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), String>;
 
     /// Takes what it has made so far.
-    ///
-    /// # Errors
-    /// It ended before its input did.
-    fn take(&mut self) -> Result<Vec<u8>, FfmpegError>;
+    fn take(&mut self) -> Result<Vec<u8>, String>;
 
     /// Ends it; returns the rest.
-    ///
-    /// # Errors
-    /// It failed, or did not end.
-    fn finish(self: Box<Self>) -> Result<Vec<u8>, FfmpegError>;
+    fn finish(self: Box<Self>) -> Result<Vec<u8>, String>;
 }
 
 impl Engine for Filter {
-    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), FfmpegError> {
-        Self::feed(self, pixels)
+    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), String> {
+        Self::feed(self, pixels).map_err(|error| error.to_string())
     }
 
-    fn take(&mut self) -> Result<Vec<u8>, FfmpegError> {
-        Self::take(self)
+    fn take(&mut self) -> Result<Vec<u8>, String> {
+        Self::take(self).map_err(|error| error.to_string())
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<u8>, FfmpegError> {
-        Self::finish(*self)
+    fn finish(self: Box<Self>) -> Result<Vec<u8>, String> {
+        Self::finish(*self).map_err(|error| error.to_string())
     }
 }
 
 /// Starts an encoder for images like this one; at most `bytes_max` of what it made may wait.
 ///
 /// # Errors
-/// It cannot be started.
+/// One clause: why it cannot be started.
 pub(super) fn start(
     (options, name): (&VideoOptions, &str),
     image: &Pixels,
     shape: &Shape,
     (bytes_max, stop): (usize, &Stop),
-) -> Result<Box<dyn Engine>, FfmpegError> {
+) -> Result<Box<dyn Engine>, String> {
     #[cfg(feature = "openh264")]
     if name == OWN {
         return inside::start(options, image, shape);
     }
-    let mut command = command(options, name, image, shape);
-    Ok(Box::new(Filter::start(&mut command, bytes_max as u64, stop)?))
+    let filter = Filter::start(&mut command(options, name, image, shape), bytes_max as u64, stop);
+    Ok(Box::new(filter.map_err(|error| error.to_string())?))
 }
 
 /// The first encoder that works here, with why those before it do not.
@@ -188,12 +174,11 @@ fn trial(options: &VideoOptions, name: &str, image: &Pixels, stop: &Stop) -> Res
         ease: 0,
     };
     let bytes_max = 4 * TRIED * image.bytes.len() + (1 << 20);
-    let said = |error: FfmpegError| error.to_string();
-    let mut engine = start((options, name), image, &shape, (bytes_max, stop)).map_err(said)?;
+    let mut engine = start((options, name), image, &shape, (bytes_max, stop))?;
     for _ in 0..TRIED {
-        engine.feed(image.bytes.clone()).map_err(said)?;
+        engine.feed(image.bytes.clone())?;
     }
-    let made = engine.finish().map_err(said)?;
+    let made = engine.finish()?;
     let made = Pictures::new(options.codec, bytes_max).add(&made, true)?;
     check(options.codec, &made, TRIED)
 }
@@ -205,7 +190,7 @@ fn trial(options: &VideoOptions, name: &str, image: &Pixels, stop: &Stop) -> Res
 pub(super) fn check(codec: Codec, made: &[Vec<u8>], pictures: usize) -> Result<(), String> {
     if made.len() != pictures {
         return Err(format!(
-            "ffmpeg made {} pictures of {pictures} images",
+            "the encoder made {} pictures of {pictures} images",
             made.len()
         ));
     }
@@ -217,7 +202,7 @@ pub(super) fn check(codec: Codec, made: &[Vec<u8>], pictures: usize) -> Result<(
             && (!unit.is_key || unit.parameters.is_some());
         if !is_right {
             return Err(format!(
-                "picture {number} that ffmpeg made is not as its message needs it"
+                "picture {number} that the encoder made is not as its message needs it"
             ));
         }
     }

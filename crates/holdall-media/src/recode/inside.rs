@@ -1,9 +1,11 @@
 //! H.264 in this process, by the library OpenH264, for computers without `ffmpeg` (docs/adr/0025). It sees images of the user and what it made of them,
 //! nothing else.
 
-use super::encoder::{Engine, PRESETS, Shape, quality_of};
-use super::video::VideoOptions;
-use crate::{ffmpeg::FfmpegError, pixels::Pixels};
+use super::{
+    encoder::{Engine, OWN, PRESETS, Shape, quality_of},
+    video::VideoOptions,
+};
+use crate::pixels::Pixels;
 use openh264::{
     Error, OpenH264API,
     decoder::{DecodeOptions, Decoder, Flush},
@@ -14,8 +16,6 @@ use openh264::{
     formats::YUVSource,
 };
 
-/// Its name, as a user writes it.
-pub(super) const NAME: &str = "openh264";
 /// What begins a picture of the stream.
 const DELIMITER: [u8; 6] = [0, 0, 0, 1, 9, 0xf0];
 /// What it aims at, and does not reach: the quality is fixed.
@@ -115,19 +115,19 @@ struct Inside {
     made: Vec<u8>,
 }
 
-fn failed(error: Error) -> FfmpegError {
-    FfmpegError::Failed(format!("{NAME}: {error}"))
+fn said(error: Error) -> String {
+    format!("{OWN}: {error}")
 }
 
 /// Starts an encoder for images like this one.
 ///
 /// # Errors
-/// The library refuses the settings.
+/// One clause: the library refuses the settings.
 pub(super) fn start(
     options: &VideoOptions,
     image: &Pixels,
     shape: &Shape,
-) -> Result<Box<dyn Engine>, FfmpegError> {
+) -> Result<Box<dyn Engine>, String> {
     let quality = quality_of(options, shape);
     let preset = PRESETS.iter().position(|(name, _)| *name == options.preset);
     let complexity = match preset.unwrap_or(0) {
@@ -149,7 +149,7 @@ pub(super) fn start(
         .intra_frame_period(IntraFramePeriod::from_num_frames(shape.group as u32))
         .vui(VuiConfig::bt709());
     Ok(Box::new(Inside {
-        encoder: Encoder::with_api_config(OpenH264API::from_source(), config).map_err(failed)?,
+        encoder: Encoder::with_api_config(OpenH264API::from_source(), config).map_err(said)?,
         planes: Planes::new(image.width as usize, image.height as usize),
         channels: image.channels,
         made: Vec::new(),
@@ -157,19 +157,19 @@ pub(super) fn start(
 }
 
 impl Engine for Inside {
-    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), FfmpegError> {
+    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), String> {
         self.planes.set(&pixels, self.channels);
-        let picture = self.encoder.encode(&self.planes).map_err(failed)?;
+        let picture = self.encoder.encode(&self.planes).map_err(said)?;
         self.made.extend(DELIMITER);
         picture.write_vec(&mut self.made);
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Vec<u8>, FfmpegError> {
+    fn take(&mut self) -> Result<Vec<u8>, String> {
         Ok(std::mem::take(&mut self.made))
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<u8>, FfmpegError> {
+    fn finish(self: Box<Self>) -> Result<Vec<u8>, String> {
         Ok(self.made)
     }
 }
@@ -179,15 +179,15 @@ impl Engine for Inside {
 /// # Errors
 /// One clause: pictures that are not decoded.
 pub(super) fn decode_last(made: &[Vec<u8>]) -> Result<Pixels, String> {
-    let said = |error: Error| format!("{NAME}: {error}");
+    let none = || format!("{OWN} decoded no picture");
+    let (last, before) = made.split_last().ok_or_else(none)?;
     let mut decoder = Decoder::new().map_err(said)?;
-    let mut last = None;
-    for data in made {
-        let options = DecodeOptions::new().flush_after_decode(Flush::Flush);
-        let picture = decoder.decode_with_options(data, options).map_err(said)?;
-        last = picture.map(|picture| pixels(&picture));
+    let flushed = || DecodeOptions::new().flush_after_decode(Flush::Flush);
+    for data in before {
+        decoder.decode_with_options(data, flushed()).map_err(said)?;
     }
-    last.ok_or_else(|| format!("{NAME} decoded no picture"))
+    let picture = decoder.decode_with_options(last, flushed()).map_err(said)?;
+    picture.map(|picture| pixels(&picture)).ok_or_else(none)
 }
 
 /// Red, green and blue again.
@@ -231,7 +231,8 @@ mod tests {
     };
 
     fn image(number: usize, channels: usize) -> Pixels {
-        let (width, height) = (64_usize, 48);
+        // No multiples of the 16 pixels that are encoded together.
+        let (width, height) = (70_usize, 46);
         let of = |place: usize, channel: usize| {
             let (row, column) = (place / width, place % width);
             ((row * 2 + column * 2 + number) / (channel + 1)) as u8

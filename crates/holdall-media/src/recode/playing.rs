@@ -243,6 +243,12 @@ impl Plain {
         }
     }
 
+    /// The type of a topic's messages after [`Plain::decode`].
+    pub fn type_name<'t>(&'t self, topic: &'t TopicInfo) -> &'t str {
+        let form = self.forms.form(topic);
+        form.map_or(&topic.type_name, |form| &form.type_name)
+    }
+
     /// A topic as its messages are after [`Plain::decode`].
     pub fn topic<'t>(&self, topic: &'t TopicInfo) -> Cow<'t, TopicInfo> {
         self.forms.form(topic).map_or(Cow::Borrowed(topic), |form| {
@@ -263,8 +269,13 @@ impl Plain {
             return Ok(message);
         };
         let received = message.log_time;
-        self.readings
-            .retain(|name, (_, last)| *name != topic.name || *last <= received);
+        if self
+            .readings
+            .get(&topic.name)
+            .is_some_and(|(_, last)| *last > received)
+        {
+            self.readings.remove(&topic.name);
+        }
         let begin = || {
             let filter = MessageFilter {
                 from: Some(received),

@@ -260,7 +260,7 @@ impl Encoder {
             (bytes_max, &self.stop),
         );
         Ok(Run {
-            engine: engine.map_err(|error| error.to_string())?,
+            engine: engine?,
             stream: Pictures::new(self.options.codec, bytes_max),
             made: VecDeque::new(),
             segments: VecDeque::new(),
@@ -309,7 +309,7 @@ impl Encoder {
         }
         let fed = run.engine.feed(frame.pixels.bytes);
         self.run = Some(run);
-        fed.map_err(|error| error.to_string())
+        fed
     }
 
     /// Whether the process must end before a picture of this time: its groups would not be what they are to be.
@@ -339,7 +339,7 @@ impl Encoder {
         let Some(run) = &mut self.run else {
             return Ok(());
         };
-        let part = run.engine.take().map_err(|error| error.to_string())?;
+        let part = run.engine.take()?;
         if !part.is_empty() {
             run.made.extend(run.stream.add(&part, false)?);
         }
@@ -377,7 +377,7 @@ impl Encoder {
             ..
         } = run;
         let rest = delivered.and_then(|()| {
-            let rest = engine.finish().map_err(|error| error.to_string())?;
+            let rest = engine.finish()?;
             stream.add(&rest, true)
         });
         let mut failed = rest.map(|rest| made.extend(rest)).err();
@@ -482,7 +482,7 @@ impl Encoder {
             (None, false) => return Ok(()),
         };
         let Some(made) = made.get(..wanted) else {
-            return Err("ffmpeg made no picture".to_owned());
+            return Err("the encoder made no picture".to_owned());
         };
         let form = self.form.as_ref().ok_or("it has no form")?;
         let bytes_max = wanted * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
@@ -510,7 +510,7 @@ impl Encoder {
             };
         }
         let (Some(picture), Some((_, image))) = (pictures.last(), &segment.sample) else {
-            return Err("ffmpeg made no picture".to_owned());
+            return Err("the encoder made no picture".to_owned());
         };
         let picture = plain(picture);
         if (picture.width, picture.height) != (image.width, image.height) {
@@ -573,7 +573,13 @@ impl Coder for Encoder {
         let options = &self.options;
         options.codec.format().clone_into(&mut about.codec);
         about.settings = match options.quality {
-            Some(quality) => format!("crf {quality}, preset {}, key frame each second", options.preset),
+            Some(quality) => {
+                let scale = if self.is_own() { "qp" } else { "crf" };
+                format!(
+                    "{scale} {quality}, preset {}, key frame each second",
+                    options.preset
+                )
+            }
             None => format!("lossless, preset {}, key frame each second", options.preset),
         };
         match self.is_own() {

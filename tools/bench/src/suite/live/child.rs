@@ -268,6 +268,12 @@ mod tests {
     }
 
     #[test]
+    fn the_report_of_a_thousand_topics_is_kept_whole() {
+        let ended = shell("seq 30000").finish(Duration::from_secs(20)).unwrap();
+        assert_eq!((ended.lines.len(), ended.lines[0].as_str()), (30_000, "1"));
+    }
+
+    #[test]
     fn a_program_that_ends_early_is_quoted() {
         let error = shell("echo no licence >&2")
             .wait_for(Duration::from_secs(20), |_| None::<()>)
