@@ -172,7 +172,8 @@ impl Moment {
         }
     }
 
-    /// The log time, which must be from that of the first message to that of the last one; `span` is `None` for bags without messages.
+    /// The log time, which must be from a second before that of the first message to that of the last one; `span` is `None` for bags without
+    /// messages. A whole second is that of the first message in it, as times are shown.
     ///
     /// # Errors
     /// As [`Moment::resolve`], and a time outside of the span.
@@ -187,9 +188,9 @@ impl Moment {
             return Ok(time);
         };
         let place = match time {
-            // Times are shown in whole seconds.
             time if time < first && first.saturating_since(time) < Duration::from_secs(1) => {
-                return Ok(first);
+                let is_whole = time.as_nanos() % 1_000_000_000 == 0;
+                return Ok(if is_whole { first } else { time });
             }
             time if time < first => "before the first",
             time if time > last => "after the last",
@@ -353,6 +354,15 @@ mod tests {
         assert!(refused(Moment::At(at(10))).starts_with("the end @10 is before the first message"));
         assert!(refused(after(1_700_000_003)).ends_with("; seconds since 1970 are written @1700000003"));
         assert_eq!(after(7).within(None, none, "start"), Ok(at(7)));
+        // A message at the end of the second: its time is shown as the whole one, any other is meant as it is written.
+        let span = Some((Timestamp::from_nanos(5_900_000_000), at(9)));
+        let exact = Timestamp::from_nanos(5_100_000_000);
+        assert_eq!(
+            Moment::At(at(5)).within(span, none, "end"),
+            Ok(Timestamp::from_nanos(5_900_000_000))
+        );
+        assert_eq!(Moment::At(exact).within(span, none, "end"), Ok(exact));
+        assert!(Moment::At(at(4)).within(span, none, "end").is_err());
     }
 
     #[test]

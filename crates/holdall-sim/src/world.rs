@@ -134,7 +134,8 @@ impl<'a> World<'a> {
         for event in &self.plan.events {
             self.act(*event);
             self.copy_due();
-            if self.watch.is_dead() {
+            let is_broken = |promoter: &Promoter| promoter.broken.is_some();
+            if self.watch.is_dead() || self.promoter.as_ref().is_some_and(is_broken) {
                 break;
             }
             self.check_memory();
