@@ -237,7 +237,9 @@ class VideoFrames(Frames):
         group = {place: unit for place, unit in sorted(units.items()) if unit}
         pictures = _native.decode_video([data for data, _, _ in group.values()], group[begin][1])
         decoded = (np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures)
-        self._group = dict(zip(group, decoded, strict=True))
+        self._group = dict(zip(group, decoded))
+        if number not in self._group:
+            raise ValueError(f"a picture between picture {number} of {self.topic.name} and its key frame is missing")
 
 
 assert sys.byteorder == "little"

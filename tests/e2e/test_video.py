@@ -33,9 +33,19 @@ def grey(number):
     return 20 + number * 7 % 200
 
 
-def encode(codec, count, size=(WIDTH, HEIGHT), gop=20, bframes=0):
+def flat(number, size):
+    return np.full((size[1], size[0], 3), grey(number), np.uint8)
+
+
+def moving(number, size):
+    """A part of a pattern, each time another one."""
+    pattern = np.random.default_rng(1).integers(0, 255, (20, 60, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+    return np.roll(pattern, (number, 2 * number), (0, 1))[: size[1], : size[0]]
+
+
+def encode(codec, count, size=(WIDTH, HEIGHT), gop=20, bframes=0, scene=flat):
     """A message for each picture."""
-    pixels = b"".join(np.full((size[1], size[0], 3), grey(number), np.uint8).tobytes() for number in range(count))
+    pixels = b"".join(scene(number, size).tobytes() for number in range(count))
     name = {"h264": "libx264", "hevc": "libx265"}[codec]
     command = [FFMPEG, "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{size[0]}x{size[1]}", "-r", "30", "-i", "-"]
     command += ["-c:v", name, "-g", str(gop), "-bf", str(bframes), "-qp" if codec == "h264" else "-crf", "4", "-pix_fmt", "yuv420p"]
@@ -74,8 +84,8 @@ def cdr(*values):
     return b"\0\1\0\0" + bytes(out)
 
 
-def message(kind, form, data):
-    stamp = [("i", 1), ("I", 2), ("s", "camera")]
+def message(kind, form, data, number=2):
+    stamp = [("i", 1), ("I", number), ("s", "camera")]
     if kind.startswith("sensor"):
         return cdr(*stamp, ("s", form), ("b", data))
     if kind.startswith("foxglove"):
@@ -93,7 +103,7 @@ def write(path, topics):
             channel = writer.register_channel(topic, "cdr", schema)
             for number, data in messages:
                 time = START + number * STEP
-                writer.add_message(channel, time, message(kind, form, data), time)
+                writer.add_message(channel, time, message(kind, form, data, number), time)
         writer.finish()
     return path
 
@@ -136,7 +146,8 @@ LOOKED = {
 
 
 def test_a_page_gets_pictures_of_video_by_ffmpeg(world, ffmpeg):
-    web, address = served_video(world, LOOKED)
+    lossy = [(number, data) for number, data in enumerate(encode("h264", 60)) if number != 25]
+    web, address = served_video(world, {**LOOKED, "/lost": ("foxglove_msgs/msg/CompressedVideo", "h264", lossy)})
     for topic in ("/isaac", "/foxglove", "/packet265"):
         for number in (20, 21, 39, 40, 59, 69):
             level, of = seen(address, topic, number)
@@ -147,6 +158,8 @@ def test_a_page_gets_pictures_of_video_by_ffmpeg(world, ffmpeg):
         assert "no key frame of this video" in seen(address, topic, 9)
     assert "B-frames" in seen(address, "/reordered", 7)
     assert "vp8" in seen(address, "/other", 0)
+    assert [isinstance(seen(address, "/lost", number), str) for number in (24, 26, 39, 40)] == [False, True, True, False]
+    assert seen(address, "/lost", 30) == "a picture between its key frame and it is missing"
     torn = seen(address, "/torn", 30)
     assert "ffmpeg" in torn if isinstance(torn, str) else torn[1] == 30, torn
     code, said = web.stop()
@@ -275,22 +288,46 @@ def test_parameters_may_be_a_message_of_their_own_and_may_change(tmp_path, world
         assert abs(np.asarray(image).mean() - grey(number % 30)) < 2.5, number
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc"])
-def test_a_gap_never_puts_images_under_wrong_times(tmp_path, world, ffmpeg, codec):
-    """A lost key frame makes ffmpeg leave pictures out: the segment is refused, the ones before and after it are whole."""
-    messages = list(enumerate(encode(codec, 900)))
-    del messages[400]
-    bag = write(tmp_path / "video.mcap", {"/camera": ("foxglove_msgs/msg/CompressedVideo", "h265" if codec == "hevc" else codec, messages)})
-    told = world.run("export", bag, "-f", "png", "-o", world.folder / "out", "--json")
+FORMS = {"h264": "h264", "hevc": "h265"}
+
+
+def exported(world, bag, name, *more):
+    """The report, and the files by their number."""
+    told = world.run("export", bag, "-f", "png", "-o", world.folder / name, "--json", *more)
     (one,) = json.loads(told.stdout)["exported"]
+    files = {(int(path.stem) - START) // STEP: path.read_bytes() for path in (world.folder / name / "camera").iterdir()}
+    return told, one, files
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+@pytest.mark.parametrize("lost", [47, 60], ids=["picture", "key"])
+def test_a_lost_picture_costs_those_that_need_it_and_makes_no_wrong_ones(tmp_path, world, ffmpeg, codec, lost):
+    messages = list(enumerate(encode(codec, 100, scene=moving)))
+    kind = "foxglove_msgs/msg/CompressedVideo"
+    _, _, wanted = exported(world, write(tmp_path / "whole.mcap", {"/camera": (kind, FORMS[codec], messages)}), "whole")
+    assert set(wanted) == set(range(100))
+    del messages[lost]
+    told, one, files = exported(world, write(tmp_path / "video.mcap", {"/camera": (kind, FORMS[codec], messages)}), "out")
+    need_it = range(lost, 60 if lost == 47 else 80)
     assert told.returncode == 1, told.stderr
-    assert one["failed"] >= 299 and one["messages"] + one["failed"] == 899
-    assert re.search(rf"/camera: \d+ messages could not be written; the first, of time {START + 300 * STEP}: ffmpeg gave \d+ images for \d+ pictures of video", told.stderr), (
-        told.stderr
-    )
-    written = [(int(path.stem) - START) // STEP for path in (world.folder / "out/camera").iterdir()]
-    assert set(range(300)) <= set(written)
-    assert_images(world.folder / "out/camera", written)
+    assert set(files) == set(range(100)) - set(need_it)
+    assert (one["messages"], one["failed"]) == (100 - len(need_it), len(need_it) - 1)
+    assert files == {number: wanted[number] for number in files}
+    reason = "a picture between its key frame and it is missing" if codec == "h264" else "ffmpeg: .*"
+    assert re.search(rf"/camera: {one['failed']} messages could not be written; the first, of time {START + (lost + 1) * STEP}: {reason}", told.stderr), told.stderr
+
+
+def test_a_part_and_a_choice_have_the_pictures_of_the_whole(tmp_path, world, ffmpeg):
+    """They are decoded from the key frame before, with the pictures between that are not chosen."""
+    messages = list(enumerate(encode("h264", 100, scene=moving)))
+    bag = write(tmp_path / "video.mcap", {"/camera": ("foxglove_msgs/msg/CompressedVideo", "h264", messages)})
+    _, _, whole = exported(world, bag, "whole")
+    told, one, part = exported(world, bag, "part", "--start", "1s", "--end", "2s")
+    assert (told.returncode, one["messages"], one["left_out"]) == (0, 30, 0), told.stderr
+    assert part == {number: whole[number] for number in range(31, 61)}
+    told, one, some = exported(world, bag, "some", "-w", "/camera: timestamp.nanosec % 2 == 0")
+    assert (told.returncode, one["failed"]) == (0, 0), told.stderr
+    assert some == {number: whole[number] for number in range(0, 100, 2)}
 
 
 def test_what_cannot_be_decoded_has_one_sentence(tmp_path, world, ffmpeg):
@@ -298,9 +335,9 @@ def test_what_cannot_be_decoded_has_one_sentence(tmp_path, world, ffmpeg):
     pair = encode("h264", 4)
     cases = {
         "/garbage": (video, "h264", [(0, b"nonsense")], 'begins with "6e6f6e73656e7365", expected a start code'),
-        "/damaged": (video, "h264", [(n, b"\0\0\1\x67abc\0\0\1\x65\x88" + bytes([n + 1]) * 500) for n in range(3)], "ffmpeg gave 0 images for 3 pictures of video"),
+        "/damaged": (video, "h264", [(n, b"\0\0\1\x67abc\0\0\1\x65\x88" + bytes([n + 1]) * 500) for n in range(3)], "ffmpeg: "),
         "/vp8": (video, "vp8", [(0, b"abc")], 'video of format "vp8" is not decoded; H.264, H.265, VP9 and AV1 are'),
-        "/two": (video, "h264", [(0, pair[0] + pair[1])], "video with 2 pictures in a message"),
+        "/two": (video, "h264", [(0, pair[0] + pair[1])], "it has 2 pictures, expected one"),
         "/b264": (video, "h264", list(enumerate(encode("h264", 40, bframes=2))), "video with B-frames"),
         "/b265": (video, "h265", list(enumerate(encode("hevc", 40, bframes=2))), "video with B-frames"),
         "/no_key": (video, "h264", list(enumerate(pair))[1:], "no message has a key frame with its parameters"),

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import START, header
+from mcap.reader import make_reader
+from mcap.writer import Writer as McapWriter
 from PIL import Image
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -163,6 +165,21 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     assert len(part) == 5 and all(same(found, 10 + 7 * place) for place, found in enumerate(part)) and same(part[1:][0], 17)
     between = images.between(START + 400 * MS, START + 500 * MS)
     assert list(between.times) == list(plain.between(START + 400 * MS, START + 500 * MS).times) and same(between[0], 10)
+    # A lost picture: none that needs it is made up.
+    with (tmp_path / "lost.mcap").open("wb") as out, next((tmp_path / "small").glob("*.mcap")).open("rb") as small:
+        lossy = McapWriter(out)
+        lossy.start()
+        channels = {}
+        for schema, channel, message in make_reader(small).iter_messages("/camera"):
+            if not channels:
+                channels[0] = lossy.register_channel("/camera", "cdr", lossy.register_schema(schema.name, schema.encoding, schema.data))
+            if message.log_time != START + 10 * 40 * MS:
+                lossy.add_message(channels[0], message.log_time, message.data, message.log_time)
+        lossy.finish()
+    images = holdall.open(tmp_path / "lost.mcap").images("/camera")
+    assert len(images) == 49 and same(images[9], 9) and same(images[30], 31)
+    with pytest.raises(ValueError, match="a picture between picture 10 of /camera and its key frame is missing"):
+        images[10]
 
 
 @pytest.mark.parametrize("carrier", ["foxglove", "ffmpeg_image_transport", "compressed_image"])

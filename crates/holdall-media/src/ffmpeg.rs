@@ -2,7 +2,7 @@
 
 use crate::{
     compressed::DecodedImage,
-    elementary::{Codec, Unit, framed},
+    elementary::{Chain, Codec, MISSING, Unit, framed},
     pixels::Pixels,
 };
 use holdall_io::{
@@ -452,10 +452,17 @@ pub fn version(stop: &Stop) -> Result<String, FfmpegError> {
     }
 }
 
+/// How many of these pictures come before the first that is missing.
+fn before_missing(codec: Codec, units: &[impl AsRef<[u8]>]) -> usize {
+    let mut chain = Chain::default();
+    let missing = units.iter().position(|unit| chain.breaks(codec, unit.as_ref()));
+    missing.unwrap_or(units.len())
+}
+
 /// Decodes pictures of a video, the first of which is a key frame, in a process of its own, with limits of its own, into exactly as many.
 ///
 /// # Errors
-/// One clause: `ffmpeg` is not installed, what it reports, or another number of pictures.
+/// One clause: `ffmpeg` is not installed, what it reports, another number of pictures, or one that is missing.
 pub fn decode(
     codec: Codec,
     units: &[impl AsRef<[u8]>],
@@ -463,6 +470,9 @@ pub fn decode(
     stop: &Stop,
 ) -> Result<Vec<Pixels>, String> {
     let wanted = units.len();
+    if before_missing(codec, units) < wanted {
+        return Err(MISSING.to_owned());
+    }
     let said = |error: FfmpegError| error.to_string();
     let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&["-threads", "2"], &[]]);
     let mut filter = Filter::start_decoder(&mut command, bytes_max as u64, stop).map_err(said)?;
@@ -481,23 +491,25 @@ pub fn decode(
 /// Decodes as [`decode`], picture by picture while it runs: a few of them are in memory. `each` returns false when it needs no more.
 ///
 /// # Errors
-/// One clause, after the pictures that were decoded: `ffmpeg` is not installed, what it reports, or it does nothing.
+/// One clause, after the pictures that were decoded: `ffmpeg` is not installed, what it reports, a picture that is missing, or it does nothing.
 pub fn decode_each(
     codec: Codec,
     units: &[impl AsRef<[u8]>],
     each: &mut dyn FnMut(&Pixels) -> bool,
 ) -> Result<(), String> {
     let said = |error: FfmpegError| error.to_string();
-    // After what is damaged, pictures could be taken for others.
-    let flags: [&[&str]; 2] = [&["-threads", "2", "-xerror"], &[]];
-    let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", flags);
+    // After what is damaged, pictures could be taken for others. H.265 has its numbers of pictures where only a decoder finds them.
+    let flags = ["-threads", "2", "-xerror", "-err_detect", "explode"];
+    let count = if codec == Codec::H265 { 5 } else { 3 };
+    let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&flags[..count], &[]]);
+    let whole = before_missing(codec, units);
     let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::piped()).map_err(said)?;
     ffmpeg.limit();
     let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
         return Err("ffmpeg has no pipe".to_owned());
     };
     let (made, pictures) = mpsc::sync_channel(1);
-    let stream = framed(codec, units);
+    let stream = framed(codec, &units[..whole]);
     let feed = move || drop(input.write_all(&stream));
     let read = move || {
         let mut output = BufReader::with_capacity(READ_BYTES, output);
@@ -517,7 +529,11 @@ pub fn decode_each(
             Ok(Ok(Some(picture))) if each(&picture) => {}
             // Dropped, ffmpeg is ended, and both threads with it.
             Ok(Ok(Some(_))) => return Ok(()),
-            Ok(Ok(None)) => return ffmpeg.finish().map(drop).map_err(said),
+            Ok(Ok(None)) => {
+                ffmpeg.finish().map_err(said)?;
+                let is_whole = whole == units.len();
+                return is_whole.then_some(()).ok_or_else(|| MISSING.to_owned());
+            }
             Ok(Err(error)) => return Err(format!("ffmpeg: {error}")),
             Err(_) => {
                 return Err(format!(
@@ -546,12 +562,14 @@ pub fn begins_video(data: &[u8], format: &str) -> Result<bool, String> {
     Ok(unit.is_key && unit.parameters.is_some())
 }
 
-/// Decodes pictures of a video, the first of which is a key frame: as many images as there are pictures.
+/// Decodes pictures of a video, the first of which is a key frame: as many images as there are pictures, up to the first that is missing.
 ///
 /// # Errors
 /// One clause: no `ffmpeg`, a format that is not decoded, a damaged stream.
 pub fn decode_video(units: &[Vec<u8>], format: &str) -> Result<Vec<DecodedImage>, String> {
-    let pictures = decode(codec(format)?, units, GROUP_BYTES_MAX, &Stop::default())?;
+    let codec = codec(format)?;
+    let whole = &units[..before_missing(codec, units)];
+    let pictures = decode(codec, whole, GROUP_BYTES_MAX, &Stop::default())?;
     let images = pictures.into_iter().map(|picture| DecodedImage {
         width: picture.width,
         height: picture.height,

@@ -330,19 +330,30 @@ fn cropped(bits: &mut Bits, size: (u32, u32), (across, down): (u32, u32)) -> Opt
     ))
 }
 
-fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
+/// What the parameters of an H.264 sequence say about its pictures.
+#[derive(Clone, Copy, Debug)]
+struct SequenceH264 {
+    chroma: u32,
+    /// Colours are pictures of their own.
+    has_planes: bool,
+    /// Length of a picture's number.
+    number_bits: usize,
+    /// Pictures may be left out by the sender.
+    has_gaps: bool,
+}
+
+/// The parameters of an H.264 sequence up to the size of its pictures, and what comes after.
+fn sequence_h264(parameters: &[u8]) -> Option<(Bits, SequenceH264)> {
     /// Profiles that say how colours are stored.
     const WITH_CHROMA: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
     let mut bits = Bits::of(parameters);
     let profile = bits.take(8)?;
     bits.skip(16);
     bits.number()?;
-    let mut chroma = 1;
+    let (mut chroma, mut has_planes) = (1, false);
     if WITH_CHROMA.contains(&profile) {
         chroma = bits.number()?;
-        if chroma == 3 {
-            bits.skip(1);
-        }
+        has_planes = chroma == 3 && bits.take(1)? == 1;
         bits.number()?;
         bits.number()?;
         bits.skip(1);
@@ -350,7 +361,7 @@ fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
             skip_scaling(&mut bits, if chroma == 3 { 12 } else { 8 })?;
         }
     }
-    bits.number()?;
+    let number_bits = 4 + bits.number()?.min(12) as usize;
     match bits.number()? {
         0 => {
             bits.number()?;
@@ -366,7 +377,18 @@ fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
         _ => {}
     }
     bits.number()?;
-    bits.skip(1);
+    let has_gaps = bits.take(1)? == 1;
+    let sequence = SequenceH264 {
+        chroma,
+        has_planes,
+        number_bits,
+        has_gaps,
+    };
+    Some((bits, sequence))
+}
+
+fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
+    let (mut bits, SequenceH264 { chroma, .. }) = sequence_h264(parameters)?;
     let (width, height) = (bits.number()?.checked_add(1)?, bits.number()?.checked_add(1)?);
     let fields = 2 - bits.take(1)?;
     if fields == 2 {
@@ -380,6 +402,59 @@ fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
         _ => (1, fields),
     };
     cropped(&mut bits, size, units)
+}
+
+/// Why a picture is not decoded: without the one that is missing it would look like another.
+pub const MISSING: &str = "a picture between its key frame and it is missing";
+
+/// Finds pictures of H.264 that are missing in a stream, by the numbers in their slices. Other codecs have none that can be read without all
+/// parameters.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    sequence: Option<SequenceH264>,
+    /// Number of the last picture that others refer to.
+    last: Option<u32>,
+}
+
+impl Chain {
+    /// Whether pictures are missing between the last message and this one.
+    pub fn breaks(&mut self, codec: Codec, data: &[u8]) -> bool {
+        let mut breaks = false;
+        if codec == Codec::H264 {
+            units(data).for_each(|unit| breaks |= self.breaks_at(unit) == Some(true));
+        }
+        breaks
+    }
+
+    fn breaks_at(&mut self, unit: &[u8]) -> Option<bool> {
+        let head = *unit.first()?;
+        let kind = head & 31;
+        if kind == 7 {
+            self.sequence = sequence_h264(&unit[1..]).map(|(_, sequence)| sequence);
+        }
+        if !matches!(kind, 1 | 2 | 5) {
+            return None;
+        }
+        let sequence = self.sequence?;
+        let mut bits = Bits::of(&unit[1..]);
+        if bits.number()? != 0 {
+            // Another slice of the same picture.
+            return None;
+        }
+        bits.number()?;
+        bits.number()?;
+        bits.skip(2 * usize::from(sequence.has_planes));
+        let number = bits.take(sequence.number_bits)?;
+        let (is_key, is_referred_to) = (kind == 5, head & 0x60 != 0);
+        let before = self.last.filter(|_| !is_key && !sequence.has_gaps);
+        if is_key || is_referred_to {
+            self.last = Some(number);
+        }
+        let before = before?;
+        // Both fields of a picture have its number.
+        let next = (before + 1) % (1 << sequence.number_bits);
+        Some(number != next && number != before)
+    }
 }
 
 /// Skips the lists of H.264 by which coefficients are scaled.
@@ -567,5 +642,59 @@ mod tests {
             assert!(Unit::read(Codec::H264, bad).unwrap_err().contains("start code"));
         }
         assert_eq!(reorders_h265(&[0; 300]), None);
+    }
+
+    #[test]
+    fn a_picture_that_is_missing_is_found_by_the_numbers_of_the_others() {
+        // Numbers of four bits; `gaps`: the sender may leave some out.
+        let message = |kind: u8, number: u8| vec![0, 0, 1, kind, 0b1110_0000 | number << 1, 0x80];
+        let key = |gaps: u8| {
+            [
+                &[0, 0, 1, 0x67, 66, 0, 30, 0b1101_1010, gaps << 7 | 0x40, 0x80][..],
+                &message(0x65, 0),
+            ]
+            .concat()
+        };
+        let (referred, beside) = (0x41, 0x01);
+        let breaks = |gaps: u8, pictures: &[(u8, u8)]| -> Vec<usize> {
+            let mut chain = Chain::default();
+            let messages = [key(gaps)]
+                .into_iter()
+                .chain(pictures.iter().map(|(kind, number)| message(*kind, *number)));
+            let found = messages
+                .enumerate()
+                .filter(|(_, data)| chain.breaks(Codec::H264, data));
+            found.map(|(place, _)| place).collect()
+        };
+        let all: Vec<(u8, u8)> = (1..40).map(|number| (referred, number % 16)).collect();
+        let none = Vec::<usize>::new();
+        assert_eq!(breaks(0, &all), none);
+        for lost in 0..all.len() - 1 {
+            let rest = [&all[..lost], &all[lost + 1..]].concat();
+            assert_eq!(breaks(0, &rest), [lost + 1]);
+            assert_eq!(breaks(1, &rest), none);
+        }
+        // Pictures to which none refers, two fields of one, and a new beginning.
+        assert_eq!(
+            breaks(
+                0,
+                &[
+                    (beside, 1),
+                    (beside, 1),
+                    (referred, 1),
+                    (referred, 1),
+                    (referred, 2)
+                ]
+            ),
+            none
+        );
+        assert_eq!(
+            breaks(0, &[(referred, 1), (beside, 3), (0x65, 0), (referred, 1)]),
+            [2]
+        );
+        for cut in 0..key(0).len() {
+            Chain::default().breaks(Codec::H264, &key(0)[..cut]);
+        }
+        assert!(!Chain::default().breaks(Codec::H265, &key(0)));
     }
 }

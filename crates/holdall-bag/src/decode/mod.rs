@@ -66,6 +66,11 @@ impl Decoders {
         }
     }
 
+    /// The bags.
+    pub fn bags(&self) -> &BagSet {
+        &self.bags
+    }
+
     /// How a topic's payloads are decoded.
     ///
     /// # Errors

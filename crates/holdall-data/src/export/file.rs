@@ -33,11 +33,6 @@ impl PartialFile {
         })
     }
 
-    /// The name that it will get.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
         self.write_all(bytes)

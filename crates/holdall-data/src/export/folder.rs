@@ -23,11 +23,6 @@ impl FilesByTime {
         })
     }
 
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.folder
-    }
-
     /// Begins the next file. [`PartialFile::finish_unsynced`] gives it its name, which [`FilesByTime::finish`] makes durable.
     pub fn begin(&mut self, nanos: i64, extension: &str) -> Result<PartialFile, ExportError> {
         let stem = self.stem(nanos);

@@ -1,26 +1,33 @@
 //! Writes image messages, also those of video, as PNG and JPEG files that are named by their time in nanoseconds.
 
-use super::ExistingFiles;
-use super::{ExportError, Finished, Sink, folder::FilesByTime, video::Video};
-use holdall_bag::reader::BagMessage;
+use super::{ExistingFiles, ExportError, Finished, Lost, Sink, folder::FilesByTime};
+use holdall_bag::reader::{BagMessage, BagSet};
 use holdall_media::{
-    carried::Image,
+    carried::{IMAGE, Image},
     compressed::{Compressed, is_file},
     elementary::Codec,
+    ffmpeg::{FfmpegError, Stop, version},
     picture_file::{ImageFormat, encode},
     pixels::{Pixels, convert},
+    recode::{Plain, is_beside},
 };
 use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
-use std::{borrow::Cow, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 /// Writes one topic.
 pub(super) struct ImageSink {
     plan: Arc<TypePlan>,
     files: FilesByTime,
     format: ImageFormat,
-    existing: ExistingFiles,
     source: Source,
-    video: Option<Video>,
+    bags: BagSet,
+    /// What decodes video.
+    plain: Option<Plain>,
+    /// Pictures of video that were written.
+    pictures: u64,
+    /// Messages of video without a picture, and the time of the first.
+    left_out: u64,
+    first_left_out: Option<i64>,
 }
 
 /// The kind of a topic's messages.
@@ -54,6 +61,7 @@ impl ImageSink {
     /// `None` for types that are not images.
     pub fn create(
         plan: Arc<TypePlan>,
+        bags: &BagSet,
         folder: &Path,
         format: ImageFormat,
         existing: ExistingFiles,
@@ -65,24 +73,50 @@ impl ImageSink {
             plan,
             files: FilesByTime::create(folder, existing)?,
             format,
-            existing,
             source,
-            video: None,
+            bags: bags.clone(),
+            plain: None,
+            pictures: 0,
+            left_out: 0,
+            first_left_out: None,
         }))
     }
 
-    fn write_video(&mut self, codec: Codec, nanos: i64, data: &[u8]) -> Result<(), ExportError> {
-        if self.video.is_none() {
-            self.video = Some(Video::new(
-                codec,
-                nanos,
-                self.files.path(),
-                self.existing,
-                self.format,
-            )?);
+    fn write_file(&mut self, message: &BagMessage, extension: &str, bytes: &[u8]) -> Result<(), ExportError> {
+        let mut file = self.files.begin(message.stamp.as_nanos(), extension)?;
+        file.append(bytes)?;
+        file.finish_unsynced()
+    }
+
+    /// The picture of a message of video, decoded from the key frame before; `None` if it has none.
+    fn picture(&mut self, message: &BagMessage) -> Result<Option<Pixels>, ExportError> {
+        if self.plain.is_none() {
+            version(&Stop::default()).map_err(|error| match error {
+                FfmpegError::Missing => ExportError::NoFfmpeg,
+                FfmpegError::Failed(reason) => ExportError::Ffmpeg { reason },
+            })?;
         }
-        let video = self.video.as_mut();
-        video.map_or(Ok(()), |video| video.write(codec, nanos, data))
+        let plain = match &mut self.plain {
+            Some(plain) => plain,
+            none => {
+                let found = Plain::find(&self.bags, &[(*message.topic).clone()]);
+                none.insert(found.map_err(ExportError::message)?)
+            }
+        };
+        match plain.decode(message.clone()) {
+            Ok(made) if made.topic.type_name == IMAGE => {
+                self.pictures += 1;
+                let image = Image::read(&made.payload).map_err(ExportError::message)?;
+                convert(&image).map(Some).map_err(ExportError::message)
+            }
+            Ok(_) => Err(ExportError::message("the video does not begin with a picture")),
+            Err(reason) if is_beside(&reason) => {
+                self.left_out += 1;
+                self.first_left_out.get_or_insert(message.stamp.as_nanos());
+                Ok(None)
+            }
+            Err(reason) => Err(ExportError::message(reason)),
+        }
     }
 }
 
@@ -92,34 +126,35 @@ impl Sink for ImageSink {
         self.plan
             .walk(&message.payload, &mut fields)
             .map_err(ExportError::message)?;
-        let nanos = message.stamp.as_nanos();
-        if let Some(codec) = fields.codec(self.source).map_err(ExportError::message)? {
-            return self.write_video(codec, nanos, fields.data);
-        }
-        let (extension, bytes) = if self.source == Source::Compressed {
+        let pixels = if fields.codec(self.source).map_err(ExportError::message)?.is_some() {
+            match self.picture(message)? {
+                Some(pixels) => pixels,
+                None => return Ok(()),
+            }
+        } else if self.source == Source::Compressed {
             match fields.compressed().map_err(ExportError::message)? {
-                Compressed::File(extension, bytes) => (extension, Cow::Borrowed(bytes)),
-                Compressed::Depth(depth) => {
-                    let (extension, bytes) =
-                        encode(&depth.pixels(), self.format).map_err(ExportError::message)?;
-                    (extension, Cow::Owned(bytes))
-                }
+                Compressed::File(extension, bytes) => return self.write_file(message, extension, bytes),
+                Compressed::Depth(depth) => depth.pixels(),
             }
         } else {
-            let pixels = fields.pixels().map_err(ExportError::message)?;
-            let (extension, bytes) = encode(&pixels, self.format).map_err(ExportError::message)?;
-            (extension, Cow::Owned(bytes))
+            fields.pixels().map_err(ExportError::message)?
         };
-        let mut file = self.files.begin(nanos, extension)?;
-        file.append(&bytes)?;
-        file.finish_unsynced()
+        let (extension, bytes) = encode(&pixels, self.format).map_err(ExportError::message)?;
+        self.write_file(message, extension, &bytes)
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, ExportError> {
-        let lost = self.video.map(Video::finish).transpose()?;
+        let mut lost = Lost {
+            left_out: self.left_out,
+            ..Lost::default()
+        };
+        if let Some(first) = self.first_left_out.filter(|_| self.pictures == 0) {
+            lost.failed = std::mem::take(&mut lost.left_out);
+            lost.failure = Some((first, "no message has a key frame with its parameters".to_owned()));
+        }
         Ok(Finished {
             path: self.files.finish()?,
-            lost: lost.unwrap_or_default(),
+            lost,
         })
     }
 }

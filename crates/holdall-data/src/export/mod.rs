@@ -14,7 +14,6 @@ mod image;
 mod mp4;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod video;
 
 pub use cloud::CloudFormat;
 pub(crate) use cloud::each_point;
@@ -135,18 +134,28 @@ trait Sink {
     fn finish(self: Box<Self>) -> Result<Finished, ExportError>;
 }
 
+/// Messages that a sink accepted and did not write.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Messages before the first key frame, and those without a picture.
+    left_out: u64,
+    /// Messages of which nothing could be made.
+    failed: u64,
+    /// Time in nanoseconds and reason.
+    failure: Option<(i64, String)>,
+}
+
 /// A complete output.
 struct Finished {
     path: PathBuf,
-    /// Messages that the sink accepted and did not write.
-    lost: video::Lost,
+    lost: Lost,
 }
 
 impl From<PathBuf> for Finished {
     fn from(path: PathBuf) -> Self {
         Self {
             path,
-            lost: video::Lost::default(),
+            lost: Lost::default(),
         }
     }
 }
@@ -336,7 +345,8 @@ impl Exporter {
             #[cfg(not(feature = "parquet"))]
             ExportKind::Parquet { .. } => return Err(ExportError::NotBuilt { what: "Parquet" }),
             ExportKind::Images(format) => {
-                match image::ImageSink::create(plan, &folder.join(name), format, existing)? {
+                let bags = self.decoders.bags();
+                match image::ImageSink::create(plan, bags, &folder.join(name), format, existing)? {
                     Some(sink) => Box::new(sink),
                     None => return Ok(None),
                 }

@@ -1,10 +1,9 @@
 //! Writes the pictures of H.264 and H.265 in messages as one MP4 for each topic, without decoding them.
 
 use super::{
-    ExistingFiles, ExportError, Finished, Sink,
+    ExistingFiles, ExportError, Finished, Lost, Sink,
     file::PartialFile,
     image::{ImageFields, may_be_video},
-    video::Lost,
 };
 use holdall_bag::reader::BagMessage;
 use holdall_media::{

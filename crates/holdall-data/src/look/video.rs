@@ -11,7 +11,7 @@ use holdall_bag::{
 };
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_media::{
-    elementary::{Codec, Unit, lead},
+    elementary::{Chain, Codec, MISSING, Unit, lead},
     ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
 };
 use holdall_model::{dynamic::TypePlan, time::Timestamp};
@@ -63,6 +63,7 @@ pub struct Video {
     /// They allow pictures in another order than that of the messages.
     may_reorder: bool,
     units: Vec<Arc<[u8]>>,
+    chain: Chain,
     bytes: usize,
     is_reordered: bool,
     /// A key frame came before any parameters.
@@ -151,6 +152,7 @@ impl Video {
         if unit.pictures == 0 {
             return Ok(false);
         }
+        let is_broken = self.chain.breaks(codec, fields.data);
         if unit.is_key {
             self.units.clear();
             self.bytes = 0;
@@ -158,6 +160,8 @@ impl Video {
             self.refused = None;
         } else if self.units.is_empty() || is_quick {
             return Ok(false);
+        } else if is_broken {
+            return Err(MISSING.to_owned());
         }
         let head = match unit.is_key && unit.parameters.is_none() {
             true => &*self.header,

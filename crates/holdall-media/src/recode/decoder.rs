@@ -17,6 +17,15 @@ use holdall_model::recoding::{ImageForm, Recoding};
 
 /// Pictures of a group that is decoded.
 const GROUP_PICTURES_MAX: usize = 3000;
+/// Why a message has no image: the video begins later, or it has something else.
+const BEFORE_KEY: &str = "it comes before the first key frame";
+const NO_PICTURE: &str = "it has no picture";
+
+/// Whether a message has no image because of its place in the video, though nothing is wrong with it.
+pub fn is_beside(reason: &str) -> bool {
+    [BEFORE_KEY, NO_PICTURE].contains(&reason)
+}
+
 /// Quality of image files that are made of pictures.
 const JPEG_QUALITY: u8 = 95;
 
@@ -28,8 +37,12 @@ pub(super) struct Decoder {
     is_file: bool,
     /// Each picture is given out at once when it was decoded.
     is_urgent: bool,
-    /// A key frame and the pictures until the next one.
-    group: Vec<(Key, Taken)>,
+    /// A key frame and the messages until the next one, some without a picture.
+    group: Vec<(Key, Option<Taken>)>,
+    /// The pictures of the group are shown in another order.
+    is_reordered: bool,
+    /// A key frame has come.
+    has_begun: bool,
     codec: Option<Codec>,
     made: Vec<Vec<u8>>,
     made_bytes: usize,
@@ -45,6 +58,8 @@ impl Decoder {
             is_file: false,
             is_urgent: false,
             group: Vec::new(),
+            is_reordered: false,
+            has_begun: false,
             codec: None,
             made: Vec::new(),
             made_bytes: 0,
@@ -83,14 +98,27 @@ impl Decoder {
         let codec = Codec::named(coded.format)
             .ok_or_else(|| format!("video of format {:?} is not decoded", coded.format))?;
         let unit = Unit::read(codec, coded.data)?;
-        if unit.pictures != 1 {
+        if unit.pictures > 1 {
             return Err(format!("it has {} pictures, expected one", unit.pictures));
+        }
+        if unit.pictures == 0 {
+            if unit.parameters.is_some() {
+                self.head = coded.data.to_vec();
+            }
+            return self.add_void(message, sent);
         }
         if unit.is_key || self.codec.is_some_and(|known| known != codec) {
             self.end_group(sent);
-        } else if self.group.is_empty() {
-            return Err("it comes before the first key frame".to_owned());
+            self.has_begun |= unit.is_key;
         }
+        if self.group.is_empty() && !unit.is_key {
+            let reason = match self.has_begun {
+                true => "no key frame comes between it and one that cannot be decoded",
+                false => BEFORE_KEY,
+            };
+            return Err(reason.to_owned());
+        }
+        self.is_reordered |= unit.is_reordered;
         if self.group.len() >= GROUP_PICTURES_MAX
             || (!self.group.is_empty() && self.made_bytes + coded.data.len() > stream_bytes_max(0))
         {
@@ -104,9 +132,20 @@ impl Decoder {
         }
         made.extend_from_slice(coded.data);
         self.codec = Some(codec);
-        self.group.push((Key::of(message), Taken::of(&coded.head)));
+        self.group.push((Key::of(message), Some(Taken::of(&coded.head))));
         self.made_bytes += made.len();
         self.made.push(made);
+        Ok(())
+    }
+
+    /// Takes a message without a picture, whose turn comes after those before it.
+    fn add_void(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
+        let key = Key::of(message);
+        match self.group.len() {
+            0 => sent.send(key, Err(NO_PICTURE.to_owned())),
+            GROUP_PICTURES_MAX.. => return Err(NO_PICTURE.to_owned()),
+            _ => self.group.push((key, None)),
+        }
         Ok(())
     }
 
@@ -142,31 +181,47 @@ impl Decoder {
     fn end_group(&mut self, sent: &mut Sent<'_>) {
         let (group, made) = (std::mem::take(&mut self.group), std::mem::take(&mut self.made));
         self.made_bytes = 0;
-        let Some(codec) = self.codec.take().filter(|_| !group.is_empty()) else {
+        let is_reordered = std::mem::take(&mut self.is_reordered);
+        let Some(codec) = self.codec.take().filter(|_| !made.is_empty()) else {
             return;
         };
         let mut waiting = group.iter();
+        let none = || Err(NO_PICTURE.to_owned());
         let mut give = |picture: &Pixels| {
-            if let Some((key, taken)) = waiting.next() {
-                sent.send(*key, self.made(taken, picture));
+            for (key, taken) in waiting.by_ref() {
+                sent.send(
+                    *key,
+                    taken
+                        .as_ref()
+                        .map_or_else(none, |taken| self.made(taken, picture)),
+                );
+                if taken.is_some() {
+                    break;
+                }
             }
             !sent.is_over
         };
         let form = self
             .form
             .as_ref()
-            .filter(|_| self.at_once_max().is_some_and(|max| group.len() <= max));
+            .filter(|_| self.at_once_max().is_some_and(|max| made.len() <= max));
         let done = match form {
+            _ if is_reordered => {
+                Err("video with B-frames: its pictures are in another order than its messages".to_owned())
+            }
             Some(form) => {
-                let bytes_max = group.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
+                let bytes_max = made.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
                 let pictures = decode(codec, &made, bytes_max, &Stop::default());
                 pictures.map(|pictures| _ = pictures.iter().all(&mut give))
             }
             None => decode_each(codec, &made, &mut give),
         };
-        let reason = done.err().unwrap_or_else(|| "it has no picture".to_owned());
-        for (key, _) in waiting {
-            sent.send(*key, Err(reason.clone()));
+        let reason = done
+            .err()
+            .unwrap_or_else(|| "ffmpeg made no picture of it".to_owned());
+        for (key, taken) in waiting {
+            let reason = taken.as_ref().map_or(NO_PICTURE, |_| &reason);
+            sent.send(*key, Err(reason.to_owned()));
         }
     }
 }

@@ -17,6 +17,7 @@ mod video;
 mod worker;
 
 pub use compare::{DecodedTopic, Tolerance, compare};
+pub use decoder::is_beside;
 pub use live::{WhenBehind, live};
 pub use playing::{Plain, playing};
 pub use rule::{Carrier, CloudOptions, How, Rule};
