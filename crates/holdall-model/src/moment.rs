@@ -354,7 +354,7 @@ mod tests {
         assert!(refused(Moment::At(at(10))).starts_with("the end @10 is before the first message"));
         assert!(refused(after(1_700_000_003)).ends_with("; seconds since 1970 are written @1700000003"));
         assert_eq!(after(7).within(None, none, "start"), Ok(at(7)));
-        // A message at the end of the second: its time is shown as the whole one, any other is meant as it is written.
+        // A message at the end of the second: its time is shown as the whole one; any other stays.
         let span = Some((Timestamp::from_nanos(5_900_000_000), at(9)));
         let exact = Timestamp::from_nanos(5_100_000_000);
         assert_eq!(
