@@ -75,7 +75,7 @@ impl From<io::Error> for FfmpegError {
 }
 
 /// A decoder of a stream from its input, filtered, into pictures without loss on its output; with more flags for its input and its output.
-pub fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&str]; 2]) -> Command {
+fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&str]; 2]) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .args(["-hide_banner", "-loglevel", "error", "-max_pixels", PIXELS_MAX])
@@ -209,7 +209,7 @@ impl Drop for Ffmpeg {
 }
 
 /// The next picture in PPM; `None` at the end, also in the middle of one.
-pub fn next_picture(output: &mut impl BufRead) -> io::Result<Option<Pixels>> {
+fn next_picture(output: &mut impl BufRead) -> io::Result<Option<Pixels>> {
     let mut head = Vec::new();
     for _ in 0..3 {
         output
@@ -497,12 +497,29 @@ pub fn decode_each(
     units: &[impl AsRef<[u8]>],
     each: &mut dyn FnMut(&Pixels) -> bool,
 ) -> Result<(), String> {
+    decode_from(codec, units, (0, STALL), each)
+}
+
+/// As [`decode_each`], without the pictures before the one of number `first`; each may take `within`.
+///
+/// # Errors
+/// As [`decode_each`].
+pub fn decode_from(
+    codec: Codec,
+    units: &[impl AsRef<[u8]>],
+    (first, within): (usize, Duration),
+    each: &mut dyn FnMut(&Pixels) -> bool,
+) -> Result<(), String> {
+    let whole = before_missing(codec, units);
+    if whole <= first && !units.is_empty() {
+        return Err(MISSING.to_owned());
+    }
     let said = |error: FfmpegError| error.to_string();
     // After what is damaged, pictures could be taken for others. H.265 has its numbers of pictures where only a decoder finds them.
     let flags = ["-threads", "2", "-xerror", "-err_detect", "explode"];
     let count = if codec == Codec::H265 { 5 } else { 3 };
-    let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&flags[..count], &[]]);
-    let whole = before_missing(codec, units);
+    let filter = format!("select=gte(n\\,{first}),settb=1/25,setpts=N");
+    let mut command = picture_decoder(codec.stream(), &filter, [&flags[..count], &[]]);
     let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::piped()).map_err(said)?;
     ffmpeg.limit();
     let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
@@ -525,7 +542,7 @@ pub fn decode_each(
     let started = name("input").spawn(feed).and_then(|_| name("output").spawn(read));
     started.map_err(|error| format!("no thread can be started: {error}"))?;
     loop {
-        match pictures.recv_timeout(STALL) {
+        match pictures.recv_timeout(within) {
             Ok(Ok(Some(picture))) if each(&picture) => {}
             // Dropped, ffmpeg is ended, and both threads with it.
             Ok(Ok(Some(_))) => return Ok(()),
@@ -538,7 +555,7 @@ pub fn decode_each(
             Err(_) => {
                 return Err(format!(
                     "ffmpeg did nothing for {} s and was ended",
-                    STALL.as_secs()
+                    within.as_secs()
                 ));
             }
         }

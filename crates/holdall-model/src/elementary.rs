@@ -1,7 +1,6 @@
 //! Pictures in a stream of H.264 or H.265 (Annex B), VP9 or AV1, as far as is needed to match them with messages.
 
-pub use crate::packets::lead;
-use crate::packets::{full_name_av1, next_picture, read_av1, read_vp9};
+use crate::packets::{full_name_av1, lead, next_picture, read_av1, read_vp9};
 use std::ops::Range;
 
 /// The codec of a stream.

@@ -7,7 +7,7 @@ const HEAD_BYTES: usize = 32;
 const PICTURE_HEAD_BYTES: usize = 12;
 
 /// What precedes a picture in a stream for a decoder: nothing where pictures begin with start codes.
-pub fn lead(codec: Codec, is_first: bool, picture_bytes: usize) -> Vec<u8> {
+pub(crate) fn lead(codec: Codec, is_first: bool, picture_bytes: usize) -> Vec<u8> {
     let name: &[u8; 4] = match codec {
         Codec::H264 | Codec::H265 => return Vec::new(),
         Codec::Vp9 => b"VP90",

@@ -11,17 +11,15 @@ use holdall_bag::{
 };
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_media::{
-    elementary::{Chain, Codec, MISSING, Unit, lead},
-    ffmpeg::{Ffmpeg, FfmpegError, next_picture, picture_decoder},
+    elementary::{Chain, Codec, MISSING, Unit},
+    ffmpeg::{FfmpegError, decode_from},
+    pixels::Pixels,
 };
 use holdall_model::{dynamic::TypePlan, time::Timestamp};
 use holdall_tools::tools::listed_key;
 use serde_json::json;
 use std::{
-    io::{BufReader, Write},
-    process::Stdio,
-    sync::{Arc, Mutex, MutexGuard, TryLockError, mpsc},
-    thread,
+    sync::{Arc, Mutex, MutexGuard, TryLockError},
     time::Duration,
 };
 
@@ -212,47 +210,20 @@ impl Video {
             return Err("this video has B-frames, which holdall does not put in order: a browser that decodes it shows it".to_owned());
         }
         let _one = one_decoder()?;
-        let last = format!("select=gte(n\\,{}),settb=1/25,setpts=N", self.units.len() - 1);
-        let flags: [&[&str]; 2] = [&["-threads", "2"], &["-frames:v", "1"]];
-        let mut command = picture_decoder(codec.stream(), &last, flags);
-        let failed = |error| match error {
-            FfmpegError::Missing => format!(
+        let mut last = None;
+        let mut take = |picture: &Pixels| {
+            last = Some(of_pixels(picture, options, codec.name()));
+            false
+        };
+        let decoded = decode_from(codec, &self.units, (self.units.len() - 1, WITHIN), &mut take);
+        match (last, decoded) {
+            (Some(picture), _) => picture,
+            (None, Ok(())) => Err("ffmpeg found no picture in this video".to_owned()),
+            (None, Err(reason)) if reason == FfmpegError::Missing.to_string() => Err(format!(
                 "this is {} video, which this browser does not decode, and ffmpeg, which would, is not installed where holdall runs",
                 codec.name()
-            ),
-            FfmpegError::Failed(reason) => format!("ffmpeg: {}", holdall_model::text::one_line(&reason)),
-        };
-        let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::piped()).map_err(failed)?;
-        let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
-            return Err("ffmpeg has no pipe".to_owned());
-        };
-        let units = self.units.clone();
-        let feed = move || {
-            units.iter().enumerate().try_for_each(|(number, unit)| {
-                input.write_all(&lead(codec, number == 0, unit.len()))?;
-                input.write_all(unit)
-            })
-        };
-        let (sent, received) = mpsc::sync_channel(1);
-        let read = move || {
-            let _ = sent.send(next_picture(&mut BufReader::new(output)));
-        };
-        let name = |what: &str| thread::Builder::new().name(format!("video-{what}"));
-        let started = name("input").spawn(feed).map(drop);
-        started
-            .and_then(|()| name("output").spawn(read).map(drop))
-            .map_err(|error| format!("no thread can be started: {error}"))?;
-        // Dropped, ffmpeg is ended, and both threads with it.
-        let pixels = received
-            .recv_timeout(WITHIN)
-            .map_err(|_| format!("ffmpeg took longer than {} s for this picture", WITHIN.as_secs()))?;
-        match pixels.map_err(|error| format!("ffmpeg: {error}"))? {
-            Some(pixels) => of_pixels(&pixels, options, codec.name()),
-            None => Err(match ffmpeg.finish() {
-                Ok(None) => "ffmpeg found no picture in this video".to_owned(),
-                Ok(Some(reason)) => failed(FfmpegError::Failed(reason)),
-                Err(error) => failed(error),
-            }),
+            )),
+            (None, Err(reason)) => Err(reason),
         }
     }
 }
