@@ -182,3 +182,18 @@ def test_with_the_list_any_picture_is_found_with_fewer_bytes(tmp_path, world, ff
     # Pages show JPEG.
     assert all(psnr(one, scene(number)) > 28 for one, number in zip(seen["listed"], numbers, strict=True))
     assert sent["listed"][0] < 0.8 * sent["bare"][0], sent
+
+
+def test_a_choice_of_single_pictures_is_warned_of(world, small, tmp_path):
+    bag, _, _, _ = small()
+    said = "/camera: single pictures of its video are chosen; those that need others cannot be decoded"
+    for number, (choice, is_said) in enumerate([
+        (["--max-rate", "10"], True),
+        (["--max-rate", "/camera=10"], True),
+        (["--max-rate", "/other=10"], False),
+        (["-w", "/camera: timestamp.nanosec > 5"], True),
+        (["-w", "/other: height > 5"], False),
+        (["--start", "1s"], False),
+    ]):  # fmt: skip
+        done = world.run("filter", bag, "-o", tmp_path / f"out{number}", *choice)
+        assert (said in done.stderr) == is_said, (choice, done.stderr)

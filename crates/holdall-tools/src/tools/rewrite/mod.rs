@@ -12,17 +12,18 @@ use super::{
     expired::{ExpiredTopic, expired_after},
     latched::InputState,
     left_out::{Damage, LeftOutMessages},
+    pictures::Video,
     recode::Recode,
     relabel::Relabel,
     staged::Staged,
 };
 use holdall_bag::{
     decode::MessageChoice,
-    reader::{Bag, BagSet},
+    reader::{Bag, BagSet, MessageFilter},
     writer::{BagOptions, CompressionMode, why_not_encrypted},
 };
 use holdall_io::{fs, hold::Hold};
-use holdall_model::{marker::Marker, recoding::Recoding, time::Timestamp};
+use holdall_model::{marker::Marker, recoding::Recoding, time::Timestamp, topic::TopicInfo};
 use holdall_storage::{DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id};
 use messages::Rewrite;
 use std::{
@@ -96,6 +97,33 @@ pub fn run(job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, Tool
     run_recoded(job, None, progress)
 }
 
+/// Warns of video of which a rate or an expression chooses single pictures.
+fn warn_of_pictures(
+    set: &BagSet,
+    choice: &Choice,
+    chooser: &Chooser,
+    recoder: Option<&(dyn Recode + '_)>,
+) -> Result<(), ToolError> {
+    if choice.is_by_index() {
+        return Ok(());
+    }
+    let has_rate = |name: &str| choice.rates.keys().any(|rate| rate.is_empty() || rate == name);
+    let is_asked = |name: &str| choice.questions.iter().any(|question| question.topic == name);
+    let is_thinned = |topic: &&TopicInfo| {
+        chooser.takes_topic(&topic.name, &topic.type_name) && (has_rate(&topic.name) || is_asked(&topic.name))
+    };
+    for topic in set.topics().iter().filter(is_thinned) {
+        let stays = recoder.is_none_or(|recoder| recoder.form(topic).is_none());
+        if stays && Video::new(set, topic, &MessageFilter::default()).is_video()? {
+            tracing::warn!(
+                "{}: single pictures of its video are chosen; those that need others cannot be decoded. Choose by time, or `holdall export` the pictures",
+                topic.name
+            );
+        }
+    }
+    Ok(())
+}
+
 /// As [`run`]; messages get another form where `recoder` has one.
 ///
 /// # Errors
@@ -114,6 +142,7 @@ pub fn run_recoded(
     if let Some(recoder) = &mut recoder {
         recoder.begin(&set)?;
     }
+    warn_of_pictures(&set, &job.choice, &chooser, recoder.as_deref())?;
     let changer = Changer::compile(&set, &job.output, &chooser)?;
     let inputs = set.bags().iter().map(|bag| &bag.metadata().custom_data);
     let migrated = changer.migrations.custom_data(inputs);
