@@ -242,6 +242,15 @@ def test_what_cannot_be_run_is_refused(world, tmp_path, flags, expected):
     assert not (tmp_path / "out/X1").exists()
 
 
+def test_an_output_that_the_ends_of_a_link_do_not_share_is_refused(world, tmp_path):
+    (tmp_path / "x1.yaml").write_text(EXPERIMENT.replace("MIDDLEWARES", "udp"))
+    out = Path("/dev/shm") / tmp_path.name
+    command = [HOLDALL, "bench", "run", tmp_path / "x1.yaml", "--out", out]
+    done = subprocess.run(list(map(str, command)), env=world.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "--out: expected a folder outside of /dev/shm" in done.stderr, done.stderr
+    assert not (out / "X1").exists()
+
+
 def test_a_broken_file_is_refused_with_its_line(world, tmp_path):
     text = EXPERIMENT.replace("loss=5%", "loss=5")
     done = bench(world, tmp_path, "udp", text=text)

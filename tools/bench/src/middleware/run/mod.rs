@@ -45,6 +45,9 @@ const TRIES: u32 = 3;
 /// The experiment itself, next to its results.
 const EXPERIMENT_FILE: &str = "experiment.yaml";
 
+/// Where each end of a link sees files of its own only.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Runs an evaluation and returns all results, stored in a folder of its name, and whether no run failed.
 ///
 /// # Errors
@@ -75,6 +78,11 @@ pub fn run(
     if evaluation.links.iter().any(|link| link.spec.is_some()) {
         // Refused before anything is stored where links are not allowed.
         link::probe()?;
+        let full = std::path::absolute(&folder).map_err(BenchError::io("find", &folder))?;
+        if full.starts_with(SHARED_MEMORY) {
+            let expected = format!("a folder outside of {SHARED_MEMORY}: each end of a link has its own");
+            return Err(BenchError::option("--out", expected, out.display().to_string()));
+        }
     }
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
     let folder = folder.canonicalize().map_err(BenchError::io("find", &folder))?;

@@ -5,7 +5,7 @@ use crate::{
     engine::grouped,
     error::BenchResult,
     kinds::storage::Cell as StorageCell,
-    middleware::{Cell, cells},
+    middleware::{Cell, MiddlewareRun, WorkerCost, cells},
     sheet::DASH,
     statistics::{Estimate, median},
     suite::{
@@ -137,7 +137,7 @@ fn shortened(command: &str) -> &str {
 
 const HOW_TO_READ: &str = "
 Percent: messages recorded of those sent, worst case with its 95 % interval, best case. *(ours)*: written here after the published design. Disk: its direct rate, or the rate \
-that it was held to. ×: a storage's rate ÷ its rival's, over all sizes and batches. Middlewares: messages received a second. Noise: the disk varied by more than the rows differ.";
+that it was held to. ×: a storage's rate ÷ its rival's, over all sizes and batches. Middlewares: messages received a second; idle: of a core, and memory of no file. Noise: the disk varied by more than the rows differ.";
 
 /// The machine of the experiments, or each machine with those that it ran.
 fn machines(loaded: &Results) -> String {
@@ -343,7 +343,20 @@ fn middlewares(one: &LoadedEvaluation) -> Found {
             let figure = cell.estimate(|run| (run.account.planned > 0).then_some(run.account.received_per_s));
             figure.filter(|_| cell.is_valid()).map(|one: Estimate| one.median)
         };
-        let measured = span(cells.iter().filter_map(received), 1, "");
+        let cost = |figure: fn(&WorkerCost) -> f64, digits, unit| {
+            let measured =
+                |run: &MiddlewareRun| (run.publisher.elapsed_s > 0.0).then(|| figure(&run.publisher));
+            let of_cell = |cell: &Cell<'_>| cell.estimate(measured).map(|one: Estimate| one.median);
+            span(cells.iter().filter_map(of_cell), digits, unit)
+        };
+        let measured = match one.result.runs.iter().all(|run| run.account.planned == 0) {
+            true => {
+                let busy = cost(|cost| 100.0 * cost.cpu_s / cost.elapsed_s, 2, " %");
+                let memory = cost(|cost| cost.anonymous_bytes as f64 / f64::from(1 << 20), 1, " MiB");
+                format!("{busy}, {memory}")
+            }
+            false => span(cells.iter().filter_map(received), 1, ""),
+        };
         each.push(format!("{name} {measured}"));
         let published = span(cells.iter().filter_map(|cell| one.published(cell)), 1, "");
         if published != DASH {
