@@ -277,11 +277,14 @@ def test_parameters_may_be_a_message_of_their_own_and_may_change(tmp_path, world
     place = small[0].index(b"\0\0\1\x65")
     split = [(0, small[0][:place]), (1, small[0][place:])]
     messages = split + [(number + 1, data) for number, data in enumerate(small)][1:] + [(number + 31, data) for number, data in enumerate(large)]
+    # Others, again in a message of their own.
+    messages += [(61, small[0][:place]), (62, small[0][place:])]
     bag = write(tmp_path / "video.mcap", {"/camera": ("foxglove_msgs/msg/CompressedVideo", "h264", messages)})
     told = world.run("export", bag, "-f", "png", "-o", world.folder / "out", "--json")
     assert told.returncode == 0, told.stderr
     (one,) = json.loads(told.stdout)["exported"]
-    assert (one["messages"], one["failed"], one["left_out"]) == (60, 0, 1)
+    assert (one["messages"], one["failed"], one["left_out"]) == (61, 0, 2)
+    assert Image.open(world.folder / f"out/camera/{START + 62 * STEP}.png").size == (64, 48)
     for number in range(60):
         image = Image.open(world.folder / f"out/camera/{START + (number + 1) * STEP}.png")
         assert image.size == ((64, 48) if number < 30 else (128, 96))
@@ -315,6 +318,24 @@ def test_a_lost_picture_costs_those_that_need_it_and_makes_no_wrong_ones(tmp_pat
     assert files == {number: wanted[number] for number in files}
     reason = "a picture between its key frame and it is missing" if codec == "h264" else "ffmpeg: .*"
     assert re.search(rf"/camera: {one['failed']} messages could not be written; the first, of time {START + (lost + 1) * STEP}: {reason}", told.stderr), told.stderr
+
+
+def test_a_video_of_key_frames_does_not_begin_a_process_for_each(tmp_path, world, ffmpeg):
+    """A torn one costs itself only."""
+    count, program = tmp_path / "count", ffmpeg / "ffmpeg"
+    real = program.resolve()
+    program.unlink()
+    program.write_text(f'#!/bin/sh\necho >> {count}\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    units = encode("h264", 200, gop=1, scene=moving)
+    kind = "foxglove_msgs/msg/CompressedVideo"
+    _, _, whole = exported(world, write(tmp_path / "whole.mcap", {"/camera": (kind, "h264", list(enumerate(units)))}), "whole")
+    assert set(whole) == set(range(200))
+    assert len(count.read_text()) <= 8, "ffmpeg was started for each key frame"
+    units[70] = units[70][: units[70].rindex(b"\0\0\1") + 30]
+    told, one, files = exported(world, write(tmp_path / "torn.mcap", {"/camera": (kind, "h264", list(enumerate(units)))}), "torn")
+    assert (told.returncode, one["failed"]) == (1, 1), told.stderr
+    assert files == {number: data for number, data in whole.items() if number != 70}
 
 
 def test_a_part_and_a_choice_have_the_pictures_of_the_whole(tmp_path, world, ffmpeg):

@@ -1,4 +1,4 @@
-//! Video back to images, by `ffmpeg`: each key frame with the pictures until the next one is decoded by a process.
+//! Video back to images, by `ffmpeg`: a process decodes key frames with the pictures after them, up to one that cannot be decoded.
 
 use super::{
     Coder, Key, Made, Sent,
@@ -17,6 +17,10 @@ use holdall_model::recoding::{ImageForm, Recoding};
 
 /// Pictures of a group that is decoded.
 const GROUP_PICTURES_MAX: usize = 3000;
+/// Short groups are decoded together, until there are this many pictures, or bytes: many cameras send key frames only, and a process takes 50 ms to begin.
+const TOGETHER_MAX: usize = 60;
+const TOGETHER_BYTES_MAX: usize = 8 << 20;
+
 /// Why a message has no image: the video begins later, or it has something else.
 const BEFORE_KEY: &str = "it comes before the first key frame";
 const NO_PICTURE: &str = "it has no picture";
@@ -37,8 +41,12 @@ pub(super) struct Decoder {
     is_file: bool,
     /// Each picture is given out at once when it was decoded.
     is_urgent: bool,
-    /// A key frame and the messages until the next one, some without a picture.
+    /// Key frames and the messages after them, some without a picture.
     group: Vec<(Key, Option<Taken>)>,
+    /// Which of their pictures are key frames.
+    keys: Vec<usize>,
+    /// The parameters of these.
+    parameters: Option<Vec<u8>>,
     /// The pictures of the group are shown in another order.
     is_reordered: bool,
     /// A key frame has come.
@@ -58,6 +66,8 @@ impl Decoder {
             is_file: false,
             is_urgent: false,
             group: Vec::new(),
+            keys: Vec::new(),
+            parameters: None,
             is_reordered: false,
             has_begun: false,
             codec: None,
@@ -103,14 +113,18 @@ impl Decoder {
         }
         if unit.pictures == 0 {
             if unit.parameters.is_some() {
+                if unit.parameters != self.parameters {
+                    self.end_group(sent);
+                }
                 self.head = coded.data.to_vec();
+                self.parameters = unit.parameters;
             }
             return self.add_void(message, sent);
         }
-        if unit.is_key || self.codec.is_some_and(|known| known != codec) {
+        if self.codec.is_some_and(|known| known != codec) || (unit.is_key && !self.goes_on(codec, &unit)) {
             self.end_group(sent);
-            self.has_begun |= unit.is_key;
         }
+        self.has_begun |= unit.is_key;
         if self.group.is_empty() && !unit.is_key {
             let reason = match self.has_begun {
                 true => "no key frame comes between it and one that cannot be decoded",
@@ -131,11 +145,24 @@ impl Decoder {
             made.extend_from_slice(&self.head);
         }
         made.extend_from_slice(coded.data);
+        if unit.is_key {
+            self.keys.push(self.made.len());
+            self.parameters = unit.parameters.or(self.parameters.take());
+        }
         self.codec = Some(codec);
         self.group.push((Key::of(message), Some(Taken::of(&coded.head))));
         self.made_bytes += made.len();
         self.made.push(made);
         Ok(())
+    }
+
+    /// Whether a key frame is decoded together with what came before.
+    fn goes_on(&self, codec: Codec, unit: &Unit) -> bool {
+        let is_small = self.made.len() < TOGETHER_MAX && self.made_bytes < TOGETHER_BYTES_MAX;
+        // Only these say with a key frame when the size changes.
+        let is_same = matches!(codec, Codec::H264 | Codec::H265)
+            && (unit.parameters.is_none() || unit.parameters == self.parameters);
+        is_small && is_same && self.at_once_max().is_none()
     }
 
     /// Takes a message without a picture, whose turn comes after those before it.
@@ -180,48 +207,63 @@ impl Decoder {
 
     fn end_group(&mut self, sent: &mut Sent<'_>) {
         let (group, made) = (std::mem::take(&mut self.group), std::mem::take(&mut self.made));
+        let keys = std::mem::take(&mut self.keys);
         self.made_bytes = 0;
         let is_reordered = std::mem::take(&mut self.is_reordered);
         let Some(codec) = self.codec.take().filter(|_| !made.is_empty()) else {
             return;
         };
-        let mut waiting = group.iter();
+        let at_once = self.at_once_max().is_some_and(|max| made.len() <= max);
+        let form = self.form.as_ref().filter(|_| at_once);
         let none = || Err(NO_PICTURE.to_owned());
-        let mut give = |picture: &Pixels| {
-            for (key, taken) in waiting.by_ref() {
+        let (mut waiting, mut next) = (group.iter(), 0);
+        while next < made.len() && !sent.is_over {
+            let mut given = next;
+            let mut give = |picture: &Pixels| {
+                for (key, taken) in waiting.by_ref() {
+                    let image = taken.as_ref().map(|taken| self.made(taken, picture));
+                    let is_picture = image.is_some();
+                    sent.send(*key, image.unwrap_or_else(none));
+                    if is_picture {
+                        given += 1;
+                        break;
+                    }
+                }
+                !sent.is_over
+            };
+            let done = match form {
+                _ if is_reordered => {
+                    Err("video with B-frames: its pictures are in another order than its messages".to_owned())
+                }
+                Some(form) => {
+                    let bytes_max =
+                        made.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
+                    let pictures = decode(codec, &made, bytes_max, &Stop::default());
+                    pictures.map(|pictures| _ = pictures.iter().all(&mut give))
+                }
+                None => decode_each(codec, &made[next..], &mut give),
+            };
+            // What is after a picture that cannot be decoded needs it, up to the next key frame.
+            let reason = done
+                .err()
+                .unwrap_or_else(|| "ffmpeg made no picture of it".to_owned());
+            next = keys
+                .iter()
+                .copied()
+                .find(|key| *key > given)
+                .unwrap_or(made.len());
+            while given < next
+                && let Some((key, taken)) = waiting.next()
+            {
+                given += usize::from(taken.is_some());
                 sent.send(
                     *key,
-                    taken
-                        .as_ref()
-                        .map_or_else(none, |taken| self.made(taken, picture)),
+                    Err(taken.as_ref().map_or(NO_PICTURE, |_| &reason).to_owned()),
                 );
-                if taken.is_some() {
-                    break;
-                }
             }
-            !sent.is_over
-        };
-        let form = self
-            .form
-            .as_ref()
-            .filter(|_| self.at_once_max().is_some_and(|max| made.len() <= max));
-        let done = match form {
-            _ if is_reordered => {
-                Err("video with B-frames: its pictures are in another order than its messages".to_owned())
-            }
-            Some(form) => {
-                let bytes_max = made.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
-                let pictures = decode(codec, &made, bytes_max, &Stop::default());
-                pictures.map(|pictures| _ = pictures.iter().all(&mut give))
-            }
-            None => decode_each(codec, &made, &mut give),
-        };
-        let reason = done
-            .err()
-            .unwrap_or_else(|| "ffmpeg made no picture of it".to_owned());
-        for (key, taken) in waiting {
-            let reason = taken.as_ref().map_or(NO_PICTURE, |_| &reason);
-            sent.send(*key, Err(reason.to_owned()));
+        }
+        for (key, _) in waiting {
+            sent.send(*key, none());
         }
     }
 }
