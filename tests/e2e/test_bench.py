@@ -306,7 +306,7 @@ def test_a_rival_that_leaves_no_bag_is_named_and_the_others_run(world, tmp_path)
     (prefix / "bin").mkdir(parents=True)
     (prefix / "setup.bash").write_text("")
     ros2 = prefix / "bin" / "ros2"
-    # It records, but not where it was told to.
+    # It writes its bag to another path than the one that it gets.
     ros2.write_text(
         '#!/bin/bash\nshift 2\nargs=()\nwhile [ $# -gt 0 ]; do\n  if [ "$1" = -o ]; then args+=(-o "$2.elsewhere"); shift 2; else args+=("$1"); shift; fi\ndone\n'
         f'exec "{HOLDALL}" record "${{args[@]}}"\n'
@@ -321,6 +321,18 @@ def test_a_rival_that_leaves_no_bag_is_named_and_the_others_run(world, tmp_path)
     assert [(run["setting"]["recorder"], run["recorded"]) for run in result["runs"]] == [("holdall", 200)]
     ((setting, reason),) = [(skipped["setting"], skipped["reason"]) for skipped in result["skipped"]]
     assert "ros2" in setting and "bag" in reason, result["skipped"]
+
+
+def test_splits_are_counted_in_the_bag_and_writers_of_one_file_have_none(world, tmp_path):
+    rows = "  - {repeat_each: 1, no_transport: false, preserve_bags: true, parameters: {recorder: [holdall, double_buffered], max_cache_size: [10000000], max_bag_size: [50000]}}\n"
+    (tmp_path / "live.yaml").write_text(EXPERIMENT[: EXPERIMENT.index("  - {repeat_each")] + rows)
+    flags = ["--limit-total", "16MB", "--json", "--out", tmp_path / "out"]
+    done = subprocess.run([HOLDALL, "bench", "run", tmp_path / "live.yaml", *flags], env=world.env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    ours, rival = json.loads(done.stdout)["runs"]
+    files = [path for path in (tmp_path / "out").rglob("*.mcap") if "double_buffered" not in str(path)]
+    assert ours["splits"] == len(files) - 1 >= 2
+    assert (rival["splits"], rival["setting"]["max_bag_size_bytes"]) == (0, None)
 
 
 REAL_ROS2 = sorted(Path("/opt/ros").glob("*/bin/ros2"))

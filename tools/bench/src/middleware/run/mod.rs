@@ -45,7 +45,7 @@ const TRIES: u32 = 3;
 /// The experiment itself, next to its results.
 const EXPERIMENT_FILE: &str = "experiment.yaml";
 
-/// Where each end of a link sees files of its own only.
+/// Each end of a link has its own.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Runs an evaluation and returns all results, stored in a folder of its name, and whether no run failed.
@@ -80,7 +80,8 @@ pub fn run(
         link::probe()?;
         let full = std::path::absolute(&folder).map_err(BenchError::io("find", &folder))?;
         if full.starts_with(SHARED_MEMORY) {
-            let expected = format!("a folder outside of {SHARED_MEMORY}: each end of a link has its own");
+            let expected =
+                format!("a folder outside of {SHARED_MEMORY}, because each end of a link has its own");
             return Err(BenchError::option("--out", expected, out.display().to_string()));
         }
     }

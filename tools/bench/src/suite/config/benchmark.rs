@@ -207,7 +207,15 @@ impl Parameters {
             one.publishers = publishers
         })?;
         combine(cross, self.recorder, |one, recorder| one.recorder = recorder)?;
-        Ok(all)
+        let mut settings: Vec<Setting> = Vec::new();
+        for mut one in all {
+            // The writers of this crate make one file.
+            one.max_bag_size_bytes.take_if(|_| one.recorder.is_rival());
+            if !settings.contains(&one) {
+                settings.push(one);
+            }
+        }
+        Ok(settings)
     }
 }
 
@@ -342,6 +350,18 @@ rosbag2_performance_benchmarking:
             settings.iter().map(|setting| setting.run_folder(1)).collect();
         assert_eq!(names.len(), 32);
         assert!(names.iter().all(|name| !name.contains('/')));
+    }
+
+    #[test]
+    fn writers_of_one_file_are_measured_once_and_not_called_split() {
+        let recorders = "max_bag_size: [0, 1000000000]\n          recorder: [holdall, double_buffered]";
+        let text = THROUGHPUT.replace("max_bag_size:           [0, 1000000000]", recorders);
+        assert_ne!(text, THROUGHPUT);
+        let settings = BenchmarkConfig::parse(&text).unwrap().settings;
+        let of = |kind| settings.iter().filter(move |one| one.recorder == kind);
+        assert_eq!(of(RecorderKind::Holdall).count(), 32);
+        assert_eq!(of(RecorderKind::DoubleBuffered).count(), 16);
+        assert!(of(RecorderKind::DoubleBuffered).all(|one| one.max_bag_size_bytes.is_none()));
     }
 
     #[test]

@@ -111,6 +111,7 @@ impl LiveRun<'_> {
             rss_max_bytes: result.work.processes.first().map_or(0, |used| used.rss_max_bytes),
             bag_bytes: super::run::folder_bytes(&bag),
             written_bytes: ended.used.written_bytes.filter(|bytes| *bytes > 0),
+            splits: super::run::storage_files(&bag).saturating_sub(1),
             ..Cost::default()
         };
         result.around.wake_up = woken.summary();

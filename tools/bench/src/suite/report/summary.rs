@@ -137,7 +137,7 @@ fn shortened(command: &str) -> &str {
 
 const HOW_TO_READ: &str = "
 Percent: messages recorded of those sent, worst case with its 95 % interval, best case. *(ours)*: written here after the published design. Disk: its direct rate, or the rate \
-that it was held to. ×: a storage's rate ÷ its rival's, over all sizes and batches. Middlewares: messages received a second; idle: of a core, and memory of no file. Noise: the disk varied by more than the rows differ.";
+that it was held to. ×: a storage's rate ÷ its rival's, over all sizes and batches. Middlewares: messages received a second; idle nodes: part of a core, anonymous memory. Noise: the disk varied by more than the rows differ.";
 
 /// The machine of the experiments, or each machine with those that it ran.
 fn machines(loaded: &Results) -> String {

@@ -456,6 +456,19 @@ fn load_average() -> f64 {
         .unwrap_or(0.0)
 }
 
+/// Storage files of a bag, without those that SQLite keeps beside its own.
+pub(super) fn storage_files(bag: &Path) -> u64 {
+    let names = fs::read_dir(bag).into_iter().flatten().flatten();
+    let is_storage = |name: &str| {
+        !["metadata.yaml", "-journal", "-wal", "-shm"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
+    names
+        .filter(|entry| is_storage(&entry.file_name().to_string_lossy()))
+        .count() as u64
+}
+
 /// Length of all files in a folder and its subfolders: LevelDB's bags have some.
 pub(super) fn folder_bytes(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
