@@ -239,7 +239,7 @@ class VideoFrames(Frames):
         decoded = (np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures)
         self._group = dict(zip(group, decoded))
         if number not in self._group:
-            raise ValueError(f"a picture between picture {number} of {self.topic.name} and its key frame is missing")
+            raise ValueError(f"picture {number} of {self.topic.name} depends on one that is missing")
 
 
 assert sys.byteorder == "little"

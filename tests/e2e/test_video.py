@@ -38,7 +38,7 @@ def flat(number, size):
 
 
 def moving(number, size):
-    """A part of a pattern, each time another one."""
+    """A pattern that moves."""
     pattern = np.random.default_rng(1).integers(0, 255, (20, 60, 3), np.uint8).repeat(8, 0).repeat(8, 1)
     return np.roll(pattern, (number, 2 * number), (0, 1))[: size[1], : size[0]]
 
@@ -159,7 +159,7 @@ def test_a_page_gets_pictures_of_video_by_ffmpeg(world, ffmpeg):
     assert "B-frames" in seen(address, "/reordered", 7)
     assert "vp8" in seen(address, "/other", 0)
     assert [isinstance(seen(address, "/lost", number), str) for number in (24, 26, 39, 40)] == [False, True, True, False]
-    assert seen(address, "/lost", 30) == "a picture between its key frame and it is missing"
+    assert seen(address, "/lost", 30) == "this picture depends on one that is missing"
     torn = seen(address, "/torn", 30)
     assert "ffmpeg" in torn if isinstance(torn, str) else torn[1] == 30, torn
     code, said = web.stop()
@@ -277,7 +277,7 @@ def test_parameters_may_be_a_message_of_their_own_and_may_change(tmp_path, world
     place = small[0].index(b"\0\0\1\x65")
     split = [(0, small[0][:place]), (1, small[0][place:])]
     messages = split + [(number + 1, data) for number, data in enumerate(small)][1:] + [(number + 31, data) for number, data in enumerate(large)]
-    # Others, again in a message of their own.
+    # The first parameters again, in a message of their own.
     messages += [(61, small[0][:place]), (62, small[0][place:])]
     bag = write(tmp_path / "video.mcap", {"/camera": ("foxglove_msgs/msg/CompressedVideo", "h264", messages)})
     told = world.run("export", bag, "-f", "png", "-o", world.folder / "out", "--json")
@@ -295,11 +295,11 @@ FORMS = {"h264": "h264", "hevc": "h265"}
 
 
 def exported(world, bag, name, *more):
-    """The report, and the files by their number."""
-    told = world.run("export", bag, "-f", "png", "-o", world.folder / name, "--json", *more)
-    (one,) = json.loads(told.stdout)["exported"]
+    """What the program said, its report, and the images by their number."""
+    done = world.run("export", bag, "-f", "png", "-o", world.folder / name, "--json", *more)
+    (report,) = json.loads(done.stdout)["exported"]
     files = {(int(path.stem) - START) // STEP: path.read_bytes() for path in (world.folder / name / "camera").iterdir()}
-    return told, one, files
+    return done, report, files
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
@@ -310,18 +310,18 @@ def test_a_lost_picture_costs_those_that_need_it_and_makes_no_wrong_ones(tmp_pat
     _, _, wanted = exported(world, write(tmp_path / "whole.mcap", {"/camera": (kind, FORMS[codec], messages)}), "whole")
     assert set(wanted) == set(range(100))
     del messages[lost]
-    told, one, files = exported(world, write(tmp_path / "video.mcap", {"/camera": (kind, FORMS[codec], messages)}), "out")
+    done, report, files = exported(world, write(tmp_path / "video.mcap", {"/camera": (kind, FORMS[codec], messages)}), "out")
     need_it = range(lost, 60 if lost == 47 else 80)
-    assert told.returncode == 1, told.stderr
+    assert done.returncode == 1, done.stderr
     assert set(files) == set(range(100)) - set(need_it)
-    assert (one["messages"], one["failed"]) == (100 - len(need_it), len(need_it) - 1)
+    assert (report["messages"], report["failed"]) == (100 - len(need_it), len(need_it) - 1)
     assert files == {number: wanted[number] for number in files}
-    reason = "a picture between its key frame and it is missing" if codec == "h264" else "ffmpeg: .*"
-    assert re.search(rf"/camera: {one['failed']} messages could not be written; the first, of time {START + (lost + 1) * STEP}: {reason}", told.stderr), told.stderr
+    reason = "this picture depends on one that is missing" if codec == "h264" else "ffmpeg: .*"
+    assert re.search(rf"/camera: {report['failed']} messages could not be written; the first, of time {START + (lost + 1) * STEP}: {reason}", done.stderr), done.stderr
 
 
 def test_a_video_of_key_frames_does_not_begin_a_process_for_each(tmp_path, world, ffmpeg):
-    """A torn one costs itself only."""
+    """A damaged key frame costs only itself."""
     count, program = tmp_path / "count", ffmpeg / "ffmpeg"
     real = program.resolve()
     program.unlink()
@@ -333,21 +333,21 @@ def test_a_video_of_key_frames_does_not_begin_a_process_for_each(tmp_path, world
     assert set(whole) == set(range(200))
     assert len(count.read_text()) <= 8, "ffmpeg was started for each key frame"
     units[70] = units[70][: units[70].rindex(b"\0\0\1") + 30]
-    told, one, files = exported(world, write(tmp_path / "torn.mcap", {"/camera": (kind, "h264", list(enumerate(units)))}), "torn")
-    assert (told.returncode, one["failed"]) == (1, 1), told.stderr
+    done, report, files = exported(world, write(tmp_path / "torn.mcap", {"/camera": (kind, "h264", list(enumerate(units)))}), "torn")
+    assert (done.returncode, report["failed"]) == (1, 1), done.stderr
     assert files == {number: data for number, data in whole.items() if number != 70}
 
 
 def test_a_part_and_a_choice_have_the_pictures_of_the_whole(tmp_path, world, ffmpeg):
-    """They are decoded from the key frame before, with the pictures between that are not chosen."""
+    """Each is decoded from the key frame before it, also with pictures that are not chosen."""
     messages = list(enumerate(encode("h264", 100, scene=moving)))
     bag = write(tmp_path / "video.mcap", {"/camera": ("foxglove_msgs/msg/CompressedVideo", "h264", messages)})
     _, _, whole = exported(world, bag, "whole")
-    told, one, part = exported(world, bag, "part", "--start", "1s", "--end", "2s")
-    assert (told.returncode, one["messages"], one["left_out"]) == (0, 30, 0), told.stderr
+    done, report, part = exported(world, bag, "part", "--start", "1s", "--end", "2s")
+    assert (done.returncode, report["messages"], report["left_out"]) == (0, 30, 0), done.stderr
     assert part == {number: whole[number] for number in range(31, 61)}
-    told, one, some = exported(world, bag, "some", "-w", "/camera: timestamp.nanosec % 2 == 0")
-    assert (told.returncode, one["failed"]) == (0, 0), told.stderr
+    done, report, some = exported(world, bag, "some", "-w", "/camera: timestamp.nanosec % 2 == 0")
+    assert (done.returncode, report["failed"]) == (0, 0), done.stderr
     assert some == {number: whole[number] for number in range(0, 100, 2)}
 
 

@@ -186,7 +186,7 @@ def test_with_the_list_any_picture_is_found_with_fewer_bytes(tmp_path, world, ff
 
 def test_a_choice_of_single_pictures_is_warned_of(world, small, tmp_path):
     bag, _, _, _ = small()
-    said = "/camera: single pictures of its video are chosen; those that need others cannot be decoded"
+    said = "/camera is video: many of the chosen pictures depend on pictures that are left out, and cannot be decoded"
     for number, (choice, is_said) in enumerate([
         (["--max-rate", "10"], True),
         (["--max-rate", "/camera=10"], True),
@@ -197,3 +197,19 @@ def test_a_choice_of_single_pictures_is_warned_of(world, small, tmp_path):
     ]):  # fmt: skip
         done = world.run("filter", bag, "-o", tmp_path / f"out{number}", *choice)
         assert (said in done.stderr) == is_said, (choice, done.stderr)
+
+
+def test_pictures_that_depend_on_a_lost_one_are_neither_restored_nor_played(world, small, tmp_path):
+    bag, _, seen, keys = small()
+    lost = keys[1] + 5
+    done = world.run("filter", bag, "-o", tmp_path / "lossy", "-w", f"/camera: timestamp.nanosec != {7 * lost}")
+    assert done.returncode == 0, done.stderr
+    dependent = set(range(lost, keys[2]))
+    done = world.run("decompress", tmp_path / "lossy", "-o", tmp_path / "plain")
+    assert f"{len(dependent) - 1} messages kept" in done.stderr and "this picture depends on one that is missing" in done.stderr, done.stderr
+    images = {one[4].header.stamp.sec - 100: one[4] for one in read(tmp_path / "plain")["/camera"] if one[0] == IMAGE}
+    assert set(images) == set(range(COUNT)) - dependent
+    assert all(psnr(np.frombuffer(image.data, np.uint8).reshape(120, 160, 3), seen[number]) > 45 for number, image in images.items())
+    played = world.run("play", tmp_path / "lossy", "--decode-video", "--json", "-r", "20")
+    assert played.returncode == 1 and "this picture depends on one that is missing" in played.stdout + played.stderr, played.stderr
+    assert json.loads(played.stdout)["published"] == 2 * COUNT - len(dependent)

@@ -165,7 +165,7 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     assert len(part) == 5 and all(same(found, 10 + 7 * place) for place, found in enumerate(part)) and same(part[1:][0], 17)
     between = images.between(START + 400 * MS, START + 500 * MS)
     assert list(between.times) == list(plain.between(START + 400 * MS, START + 500 * MS).times) and same(between[0], 10)
-    # A lost picture: none that needs it is made up.
+    # Pictures that depend on a lost one are refused.
     with (tmp_path / "lost.mcap").open("wb") as out, next((tmp_path / "small").glob("*.mcap")).open("rb") as small:
         lossy = McapWriter(out)
         lossy.start()
@@ -178,7 +178,7 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
         lossy.finish()
     images = holdall.open(tmp_path / "lost.mcap").images("/camera")
     assert len(images) == 49 and same(images[9], 9) and same(images[30], 31)
-    with pytest.raises(ValueError, match="a picture between picture 10 of /camera and its key frame is missing"):
+    with pytest.raises(ValueError, match="picture 10 of /camera depends on one that is missing"):
         images[10]
 
 

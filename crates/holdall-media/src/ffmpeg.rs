@@ -2,7 +2,7 @@
 
 use crate::{
     compressed::DecodedImage,
-    elementary::{Chain, Codec, MISSING, Unit, framed},
+    elementary::{Codec, Unit, before_missing, framed},
     pixels::Pixels,
 };
 use holdall_io::{
@@ -452,17 +452,10 @@ pub fn version(stop: &Stop) -> Result<String, FfmpegError> {
     }
 }
 
-/// How many of these pictures come before the first that is missing.
-fn before_missing(codec: Codec, units: &[impl AsRef<[u8]>]) -> usize {
-    let mut chain = Chain::default();
-    let missing = units.iter().position(|unit| chain.breaks(codec, unit.as_ref()));
-    missing.unwrap_or(units.len())
-}
-
 /// Decodes pictures of a video, the first of which is a key frame, in a process of its own, with limits of its own, into exactly as many.
 ///
 /// # Errors
-/// One clause: `ffmpeg` is not installed, what it reports, another number of pictures, or one that is missing.
+/// One clause: `ffmpeg` is not installed, what it reports, or another number of pictures.
 pub fn decode(
     codec: Codec,
     units: &[impl AsRef<[u8]>],
@@ -470,9 +463,6 @@ pub fn decode(
     stop: &Stop,
 ) -> Result<Vec<Pixels>, String> {
     let wanted = units.len();
-    if before_missing(codec, units) < wanted {
-        return Err(MISSING.to_owned());
-    }
     let said = |error: FfmpegError| error.to_string();
     let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&["-threads", "2"], &[]]);
     let mut filter = Filter::start_decoder(&mut command, bytes_max as u64, stop).map_err(said)?;
@@ -491,7 +481,7 @@ pub fn decode(
 /// Decodes as [`decode`], picture by picture while it runs: a few of them are in memory. `each` returns false when it needs no more.
 ///
 /// # Errors
-/// One clause, after the pictures that were decoded: `ffmpeg` is not installed, what it reports, a picture that is missing, or it does nothing.
+/// One clause, after the pictures that were decoded: `ffmpeg` is not installed, what it reports, or it does nothing.
 pub fn decode_each(
     codec: Codec,
     units: &[impl AsRef<[u8]>],
@@ -500,7 +490,7 @@ pub fn decode_each(
     decode_from(codec, units, (0, STALL), each)
 }
 
-/// As [`decode_each`], without the pictures before the one of number `first`; each may take `within`.
+/// As [`decode_each`], from picture `first` on (0 is the key frame); each may take `within`.
 ///
 /// # Errors
 /// As [`decode_each`].
@@ -510,12 +500,8 @@ pub fn decode_from(
     (first, within): (usize, Duration),
     each: &mut dyn FnMut(&Pixels) -> bool,
 ) -> Result<(), String> {
-    let whole = before_missing(codec, units);
-    if whole <= first && !units.is_empty() {
-        return Err(MISSING.to_owned());
-    }
     let said = |error: FfmpegError| error.to_string();
-    // After what is damaged, pictures could be taken for others. H.265 has its numbers of pictures where only a decoder finds them.
+    // After what is damaged, pictures could be taken for others. Only a decoder finds a lost picture of H.265.
     let flags = ["-threads", "2", "-xerror", "-err_detect", "explode"];
     let count = if codec == Codec::H265 { 5 } else { 3 };
     let filter = format!("select=gte(n\\,{first}),settb=1/25,setpts=N");
@@ -526,7 +512,7 @@ pub fn decode_from(
         return Err("ffmpeg has no pipe".to_owned());
     };
     let (made, pictures) = mpsc::sync_channel(1);
-    let stream = framed(codec, &units[..whole]);
+    let stream = framed(codec, units);
     let feed = move || drop(input.write_all(&stream));
     let read = move || {
         let mut output = BufReader::with_capacity(READ_BYTES, output);
@@ -546,11 +532,7 @@ pub fn decode_from(
             Ok(Ok(Some(picture))) if each(&picture) => {}
             // Dropped, ffmpeg is ended, and both threads with it.
             Ok(Ok(Some(_))) => return Ok(()),
-            Ok(Ok(None)) => {
-                ffmpeg.finish().map_err(said)?;
-                let is_whole = whole == units.len();
-                return is_whole.then_some(()).ok_or_else(|| MISSING.to_owned());
-            }
+            Ok(Ok(None)) => return ffmpeg.finish().map(drop).map_err(said),
             Ok(Err(error)) => return Err(format!("ffmpeg: {error}")),
             Err(_) => {
                 return Err(format!(
@@ -579,7 +561,7 @@ pub fn begins_video(data: &[u8], format: &str) -> Result<bool, String> {
     Ok(unit.is_key && unit.parameters.is_some())
 }
 
-/// Decodes pictures of a video, the first of which is a key frame: as many images as there are pictures, up to the first that is missing.
+/// Decodes pictures of a video, the first of which is a key frame: as many images as there are pictures before the first gap.
 ///
 /// # Errors
 /// One clause: no `ffmpeg`, a format that is not decoded, a damaged stream.

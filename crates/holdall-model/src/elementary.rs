@@ -333,12 +333,12 @@ fn cropped(bits: &mut Bits, size: (u32, u32), (across, down): (u32, u32)) -> Opt
 #[derive(Clone, Copy, Debug)]
 struct SequenceH264 {
     chroma: u32,
-    /// Colours are pictures of their own.
+    /// Each colour plane is coded separately.
     has_planes: bool,
-    /// Length of a picture's number.
-    number_bits: usize,
-    /// Pictures may be left out by the sender.
-    has_gaps: bool,
+    /// Length of `frame_num`.
+    frame_num_bits: usize,
+    /// The sender may skip values of `frame_num`.
+    allows_gaps: bool,
 }
 
 /// The parameters of an H.264 sequence up to the size of its pictures, and what comes after.
@@ -360,7 +360,7 @@ fn sequence_h264(parameters: &[u8]) -> Option<(Bits, SequenceH264)> {
             skip_scaling(&mut bits, if chroma == 3 { 12 } else { 8 })?;
         }
     }
-    let number_bits = 4 + bits.number()?.min(12) as usize;
+    let frame_num_bits = 4 + bits.number()?.min(12) as usize;
     match bits.number()? {
         0 => {
             bits.number()?;
@@ -376,12 +376,12 @@ fn sequence_h264(parameters: &[u8]) -> Option<(Bits, SequenceH264)> {
         _ => {}
     }
     bits.number()?;
-    let has_gaps = bits.take(1)? == 1;
+    let allows_gaps = bits.take(1)? == 1;
     let sequence = SequenceH264 {
         chroma,
         has_planes,
-        number_bits,
-        has_gaps,
+        frame_num_bits,
+        allows_gaps,
     };
     Some((bits, sequence))
 }
@@ -403,29 +403,36 @@ fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
     cropped(&mut bits, size, units)
 }
 
-/// Why a picture is not decoded: without the one that is missing it would look like another.
-pub const MISSING: &str = "a picture between its key frame and it is missing";
+/// Why a picture is not decoded: a decoder would hide the loss and show a wrong picture.
+pub const MISSING: &str = "this picture depends on one that is missing";
 
-/// Finds pictures of H.264 that are missing in a stream, by the numbers in their slices. Other codecs have none that can be read without all
-/// parameters.
-#[derive(Clone, Debug, Default)]
-pub struct Chain {
+/// How many pictures of a stream come before the first gap. Gaps are found in H.264 only, by `frame_num`; the other codecs have no such number that
+/// can be read without decoding.
+pub fn before_missing(codec: Codec, units: &[impl AsRef<[u8]>]) -> usize {
+    let mut chain = Chain::default();
+    let mut has_gap = |unit: &[u8]| codec == Codec::H264 && chain.has_gap_before(unit);
+    let gap = units.iter().position(|unit| has_gap(unit.as_ref()));
+    gap.unwrap_or(units.len())
+}
+
+/// Follows `frame_num` from picture to picture.
+#[derive(Default)]
+struct Chain {
     sequence: Option<SequenceH264>,
-    /// Number of the last picture that others refer to.
+    /// `frame_num` of the last reference picture.
     last: Option<u32>,
 }
 
 impl Chain {
-    /// Whether pictures are missing between the last message and this one.
-    pub fn breaks(&mut self, codec: Codec, data: &[u8]) -> bool {
-        let mut breaks = false;
-        if codec == Codec::H264 {
-            units(data).for_each(|unit| breaks |= self.breaks_at(unit) == Some(true));
-        }
-        breaks
+    /// Whether reference pictures are missing between the last message and this one.
+    fn has_gap_before(&mut self, data: &[u8]) -> bool {
+        let mut has_gap = false;
+        units(data).for_each(|unit| has_gap |= self.step(unit) == Some(true));
+        has_gap
     }
 
-    fn breaks_at(&mut self, unit: &[u8]) -> Option<bool> {
+    /// `None` for units that do not begin a picture, and where nothing is known.
+    fn step(&mut self, unit: &[u8]) -> Option<bool> {
         let head = *unit.first()?;
         let kind = head & 31;
         if kind == 7 {
@@ -437,22 +444,22 @@ impl Chain {
         let sequence = self.sequence?;
         let mut bits = Bits::of(&unit[1..]);
         if bits.number()? != 0 {
-            // Another slice of the same picture.
+            // A later slice of the same picture.
             return None;
         }
         bits.number()?;
         bits.number()?;
         bits.skip(2 * usize::from(sequence.has_planes));
-        let number = bits.take(sequence.number_bits)?;
-        let (is_key, is_referred_to) = (kind == 5, head & 0x60 != 0);
-        let before = self.last.filter(|_| !is_key && !sequence.has_gaps);
-        if is_key || is_referred_to {
-            self.last = Some(number);
+        let frame_num = bits.take(sequence.frame_num_bits)?;
+        let (is_key, is_reference) = (kind == 5, head & 0x60 != 0);
+        let before = self.last.filter(|_| !is_key && !sequence.allows_gaps);
+        if is_key || is_reference {
+            self.last = Some(frame_num);
         }
         let before = before?;
-        // Both fields of a picture have its number.
-        let next = (before + 1) % (1 << sequence.number_bits);
-        Some(number != next && number != before)
+        // Both fields of a frame have the same number.
+        let next = (before + 1) % (1 << sequence.frame_num_bits);
+        Some(frame_num != next && frame_num != before)
     }
 }
 
@@ -644,56 +651,44 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_is_missing_is_found_by_the_numbers_of_the_others() {
-        // Numbers of four bits; `gaps`: the sender may leave some out.
+    fn a_lost_picture_shows_in_the_frame_num_of_the_next() {
+        // A `frame_num` of four bits; `gaps`: the sender may skip values.
         let message = |kind: u8, number: u8| vec![0, 0, 1, kind, 0b1110_0000 | number << 1, 0x80];
         let key = |gaps: u8| {
-            [
-                &[0, 0, 1, 0x67, 66, 0, 30, 0b1101_1010, gaps << 7 | 0x40, 0x80][..],
-                &message(0x65, 0),
-            ]
-            .concat()
+            let parameters = [0, 0, 1, 0x67, 66, 0, 30, 0b1101_1010, gaps << 7 | 0x40, 0x80];
+            [&parameters[..], &message(0x65, 0)].concat()
         };
-        let (referred, beside) = (0x41, 0x01);
-        let breaks = |gaps: u8, pictures: &[(u8, u8)]| -> Vec<usize> {
-            let mut chain = Chain::default();
-            let messages = [key(gaps)]
-                .into_iter()
-                .chain(pictures.iter().map(|(kind, number)| message(*kind, *number)));
-            let found = messages
-                .enumerate()
-                .filter(|(_, data)| chain.breaks(Codec::H264, data));
-            found.map(|(place, _)| place).collect()
+        let (reference, other) = (0x41, 0x01);
+        let whole = |gaps: u8, pictures: &[(u8, u8)]| {
+            let pictures = pictures.iter().map(|(kind, number)| message(*kind, *number));
+            let stream: Vec<Vec<u8>> = [key(gaps)].into_iter().chain(pictures).collect();
+            before_missing(Codec::H264, &stream)
         };
-        let all: Vec<(u8, u8)> = (1..40).map(|number| (referred, number % 16)).collect();
-        let none = Vec::<usize>::new();
-        assert_eq!(breaks(0, &all), none);
+        let all: Vec<(u8, u8)> = (1..40).map(|number| (reference, number % 16)).collect();
+        assert_eq!(whole(0, &all), 40);
         for lost in 0..all.len() - 1 {
             let rest = [&all[..lost], &all[lost + 1..]].concat();
-            assert_eq!(breaks(0, &rest), [lost + 1]);
-            assert_eq!(breaks(1, &rest), none);
+            assert_eq!(whole(0, &rest), lost + 1);
+            assert_eq!(whole(1, &rest), 39);
         }
-        // Pictures to which none refers, two fields of one, and a new beginning.
+        // No picture depends on the second and third; the fifth is the other field of the fourth.
+        let fields = [
+            (other, 1),
+            (other, 1),
+            (reference, 1),
+            (reference, 1),
+            (reference, 2),
+        ];
+        assert_eq!(whole(0, &fields), 6);
         assert_eq!(
-            breaks(
-                0,
-                &[
-                    (beside, 1),
-                    (beside, 1),
-                    (referred, 1),
-                    (referred, 1),
-                    (referred, 2)
-                ]
-            ),
-            none
-        );
-        assert_eq!(
-            breaks(0, &[(referred, 1), (beside, 3), (0x65, 0), (referred, 1)]),
-            [2]
+            whole(0, &[(reference, 1), (0x65, 0), (reference, 1), (other, 3)]),
+            4
         );
         for cut in 0..key(0).len() {
-            Chain::default().breaks(Codec::H264, &key(0)[..cut]);
+            assert_eq!(before_missing(Codec::H264, &[&key(0)[..cut]]), 1);
         }
-        assert!(!Chain::default().breaks(Codec::H265, &key(0)));
+        let lossy = [key(0), message(reference, 3)];
+        assert_eq!(before_missing(Codec::H264, &lossy), 1);
+        assert_eq!(before_missing(Codec::H265, &lossy), 2);
     }
 }

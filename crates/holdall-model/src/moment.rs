@@ -173,7 +173,7 @@ impl Moment {
     }
 
     /// The log time, which must be from a second before that of the first message to that of the last one; `span` is `None` for bags without
-    /// messages. A whole second is that of the first message in it, as times are shown.
+    /// messages. The whole second of the first message means that message, since times are shown in whole seconds.
     ///
     /// # Errors
     /// As [`Moment::resolve`], and a time outside of the span.
@@ -354,7 +354,7 @@ mod tests {
         assert!(refused(Moment::At(at(10))).starts_with("the end @10 is before the first message"));
         assert!(refused(after(1_700_000_003)).ends_with("; seconds since 1970 are written @1700000003"));
         assert_eq!(after(7).within(None, none, "start"), Ok(at(7)));
-        // A message at the end of the second: its time is shown as the whole one; any other stays.
+        // The first message is shown as 5 s: that time means it, 5.1 s does not.
         let span = Some((Timestamp::from_nanos(5_900_000_000), at(9)));
         let exact = Timestamp::from_nanos(5_100_000_000);
         assert_eq!(

@@ -109,7 +109,9 @@ impl ImageSink {
                 let image = Image::read(&made.payload).map_err(ExportError::message)?;
                 convert(&image).map(Some).map_err(ExportError::message)
             }
-            Ok(_) => Err(ExportError::message("the video does not begin with a picture")),
+            Ok(_) => Err(ExportError::message(
+                "the topic does not begin with a picture of a video",
+            )),
             Err(reason) if is_beside(&reason) => {
                 self.left_out += 1;
                 self.first_left_out.get_or_insert(message.stamp.as_nanos());

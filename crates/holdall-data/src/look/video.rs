@@ -11,7 +11,7 @@ use holdall_bag::{
 };
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_media::{
-    elementary::{Chain, Codec, MISSING, Unit},
+    elementary::{Codec, MISSING, Unit, before_missing},
     ffmpeg::{FfmpegError, decode_from},
     pixels::Pixels,
 };
@@ -61,7 +61,6 @@ pub struct Video {
     /// They allow pictures in another order than that of the messages.
     may_reorder: bool,
     units: Vec<Arc<[u8]>>,
-    chain: Chain,
     bytes: usize,
     is_reordered: bool,
     /// A key frame came before any parameters.
@@ -150,7 +149,6 @@ impl Video {
         if unit.pictures == 0 {
             return Ok(false);
         }
-        let is_broken = self.chain.breaks(codec, fields.data);
         if unit.is_key {
             self.units.clear();
             self.bytes = 0;
@@ -158,8 +156,6 @@ impl Video {
             self.refused = None;
         } else if self.units.is_empty() || is_quick {
             return Ok(false);
-        } else if is_broken {
-            return Err(MISSING.to_owned());
         }
         let head = match unit.is_key && unit.parameters.is_none() {
             true => &*self.header,
@@ -174,9 +170,12 @@ impl Video {
         Ok(true)
     }
 
-    /// Its codec, if it has a picture.
+    /// Its codec, if it has a picture and no gap before it.
     fn whole(&self) -> Result<Codec, String> {
         match (self.codec, self.reason()) {
+            (Some(codec), None) if before_missing(codec, &self.units) < self.units.len() => {
+                Err(MISSING.to_owned())
+            }
             (Some(codec), None) => Ok(codec),
             (_, reason) => Err(reason.unwrap_or_else(|| NO_KEY.to_owned())),
         }

@@ -1,4 +1,4 @@
-//! Video back to images, by `ffmpeg`: a process decodes key frames with the pictures after them, up to one that cannot be decoded.
+//! Decodes video to images. A process of `ffmpeg` takes one or more key frames with the pictures that follow, and ends at the first that cannot be decoded.
 
 use super::{
     Coder, Key, Made, Sent,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
-    elementary::{Codec, Unit},
+    elementary::{Codec, MISSING, Unit, before_missing},
     ffmpeg::{Stop, decode, decode_each, version},
     picture_file::{ImageFormat, encode},
     pixels::Pixels,
@@ -17,15 +17,15 @@ use holdall_model::recoding::{ImageForm, Recoding};
 
 /// Pictures of a group that is decoded.
 const GROUP_PICTURES_MAX: usize = 3000;
-/// Short groups are decoded together, until there are this many pictures, or bytes: many cameras send key frames only, and a process takes 50 ms to begin.
+/// Short groups share a process until they have this many pictures or bytes: some cameras send only key frames.
 const TOGETHER_MAX: usize = 60;
 const TOGETHER_BYTES_MAX: usize = 8 << 20;
 
-/// Why a message has no image: the video begins later, or it has something else.
+/// Why a message has no image though nothing is wrong with it.
 const BEFORE_KEY: &str = "it comes before the first key frame";
 const NO_PICTURE: &str = "it has no picture";
 
-/// Whether a message has no image because of its place in the video, though nothing is wrong with it.
+/// Whether a message has no image though nothing is wrong with it: it comes before the first key frame, or has no picture.
 pub fn is_beside(reason: &str) -> bool {
     [BEFORE_KEY, NO_PICTURE].contains(&reason)
 }
@@ -41,13 +41,13 @@ pub(super) struct Decoder {
     is_file: bool,
     /// Each picture is given out at once when it was decoded.
     is_urgent: bool,
-    /// Key frames and the messages after them, some without a picture.
+    /// Messages that are decoded together, from a key frame on; `None` for those without a picture.
     group: Vec<(Key, Option<Taken>)>,
-    /// Which of their pictures are key frames.
+    /// Places of key frames in `made`.
     keys: Vec<usize>,
-    /// The parameters of these.
+    /// Parameters of the last key frame.
     parameters: Option<Vec<u8>>,
-    /// The pictures of the group are shown in another order.
+    /// The pictures may be shown in another order than they were sent in.
     is_reordered: bool,
     /// A key frame has come.
     has_begun: bool,
@@ -127,7 +127,7 @@ impl Decoder {
         self.has_begun |= unit.is_key;
         if self.group.is_empty() && !unit.is_key {
             let reason = match self.has_begun {
-                true => "no key frame comes between it and one that cannot be decoded",
+                true => "it follows one that cannot be decoded, without a key frame between",
                 false => BEFORE_KEY,
             };
             return Err(reason.to_owned());
@@ -159,13 +159,13 @@ impl Decoder {
     /// Whether a key frame is decoded together with what came before.
     fn goes_on(&self, codec: Codec, unit: &Unit) -> bool {
         let is_small = self.made.len() < TOGETHER_MAX && self.made_bytes < TOGETHER_BYTES_MAX;
-        // Only these say with a key frame when the size changes.
+        // In other codecs the size may change without new parameters.
         let is_same = matches!(codec, Codec::H264 | Codec::H265)
             && (unit.parameters.is_none() || unit.parameters == self.parameters);
         is_small && is_same && self.at_once_max().is_none()
     }
 
-    /// Takes a message without a picture, whose turn comes after those before it.
+    /// Takes a message without a picture, in its turn.
     fn add_void(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
         let key = Key::of(message);
         match self.group.len() {
@@ -218,6 +218,7 @@ impl Decoder {
         let none = || Err(NO_PICTURE.to_owned());
         let (mut waiting, mut next) = (group.iter(), 0);
         while next < made.len() && !sent.is_over {
+            let whole = next + before_missing(codec, &made[next..]);
             let mut given = next;
             let mut give = |picture: &Pixels| {
                 for (key, taken) in waiting.by_ref() {
@@ -238,15 +239,17 @@ impl Decoder {
                 Some(form) => {
                     let bytes_max =
                         made.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
-                    let pictures = decode(codec, &made, bytes_max, &Stop::default());
+                    let pictures = decode(codec, &made[next..whole], bytes_max, &Stop::default());
                     pictures.map(|pictures| _ = pictures.iter().all(&mut give))
                 }
-                None => decode_each(codec, &made[next..], &mut give),
+                None => decode_each(codec, &made[next..whole], &mut give),
             };
-            // What is after a picture that cannot be decoded needs it, up to the next key frame.
-            let reason = done
-                .err()
-                .unwrap_or_else(|| "ffmpeg made no picture of it".to_owned());
+            let reason = match done {
+                Err(reason) => reason,
+                Ok(()) if given == whole => MISSING.to_owned(),
+                Ok(()) => "ffmpeg made no picture of it".to_owned(),
+            };
+            // Pictures up to the next key frame depend on the one that failed.
             next = keys
                 .iter()
                 .copied()

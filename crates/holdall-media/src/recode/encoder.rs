@@ -96,15 +96,15 @@ pub(super) fn may_be_own(options: &VideoOptions) -> bool {
     candidates(options).contains(&OWN)
 }
 
-/// Makes pictures of images while these come; errors are one clause.
+/// Encodes images one after the other; an error is one clause.
 pub(super) trait Engine: Send {
-    /// Gives it the pixels of the next image. After an error it is of no use any more.
+    /// Encodes the next image. After an error no more can be encoded.
     fn feed(&mut self, pixels: Vec<u8>) -> Result<(), String>;
 
-    /// Takes what it has made so far.
+    /// Returns what was encoded so far and not returned yet.
     fn take(&mut self) -> Result<Vec<u8>, String>;
 
-    /// Ends it; returns the rest.
+    /// Ends the encoder and returns the rest.
     fn finish(self: Box<Self>) -> Result<Vec<u8>, String>;
 }
 

@@ -97,7 +97,7 @@ pub fn run(job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, Tool
     run_recoded(job, None, progress)
 }
 
-/// Warns of video of which a rate or an expression chooses single pictures.
+/// Warns when a rate or an expression thins out video.
 fn warn_of_pictures(
     set: &BagSet,
     choice: &Choice,
@@ -116,7 +116,8 @@ fn warn_of_pictures(
         let stays = recoder.is_none_or(|recoder| recoder.form(topic).is_none());
         if stays && Video::new(set, topic, &MessageFilter::default()).is_video()? {
             tracing::warn!(
-                "{}: single pictures of its video are chosen; those that need others cannot be decoded. Choose by time, or `holdall export` the pictures",
+                "{} is video: many of the chosen pictures depend on pictures that are left out, and cannot be decoded; choose by time, or export the \
+                 images",
                 topic.name
             );
         }
