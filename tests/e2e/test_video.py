@@ -317,7 +317,16 @@ def test_a_lost_picture_costs_those_that_need_it_and_makes_no_wrong_ones(tmp_pat
     assert (report["messages"], report["failed"]) == (100 - len(need_it), len(need_it) - 1)
     assert files == {number: wanted[number] for number in files}
     reason = "this picture depends on one that is missing" if codec == "h264" else "ffmpeg: .*"
-    assert re.search(rf"/camera: {report['failed']} messages could not be written; the first, of time {START + (lost + 1) * STEP}: {reason}", done.stderr), done.stderr
+    failed = rf"/camera: {report['failed']} messages could not be written; the first, of time {START + (lost + 1) * STEP}: {reason}"
+    assert re.search(failed, done.stderr), done.stderr
+    if codec == "h264":
+        copied = world.run("export", tmp_path / "video.mcap", "-f", "mp4", "-o", world.folder / "mp4")
+        assert copied.returncode == 1 and re.search(failed, copied.stderr), copied.stderr
+        frames = subprocess.run(
+            [ffmpeg / "ffmpeg", "-v", "error", "-i", world.folder / "mp4/camera.mp4", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        assert not frames.stderr and len(frames.stdout) == len(files) * WIDTH * HEIGHT
 
 
 def test_a_video_of_key_frames_does_not_begin_a_process_for_each(tmp_path, world, ffmpeg):

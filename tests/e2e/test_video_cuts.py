@@ -199,6 +199,20 @@ def test_a_choice_of_single_pictures_is_warned_of(world, small, tmp_path):
         assert (said in done.stderr) == is_said, (choice, done.stderr)
 
 
+@pytest.mark.parametrize("carrier", ["foxglove", "ffmpeg_image_transport"])
+def test_a_recorder_that_thins_video_out_warns_of_it(world, small, carrier):
+    bag, _, _, _ = small(carrier)
+    thin = ["--topic-throttle-frequency", "/camera=5", "--topic-throttle-frequency", "/other=5"]
+    recorder = world.holdall("record", "-o", world.folder / "thin", "--topics", "/camera", "/other", *thin)
+    recorder.wait_until_says("Listening for topics")
+    played = world.run("play", bag, "-r", "20", "--wait-for-subscribers", "/camera=1", "/other=1")
+    assert played.returncode == 0, played.stderr
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert "/camera: --topic-throttle-frequency chooses single pictures of its video; those that need others cannot be decoded" in said
+    assert "/other: --topic" not in said
+
+
 def test_pictures_that_depend_on_a_lost_one_are_neither_restored_nor_played(world, small, tmp_path):
     bag, _, seen, keys = small()
     lost = keys[1] + 5

@@ -410,22 +410,26 @@ pub const MISSING: &str = "this picture depends on one that is missing";
 /// can be read without decoding.
 pub fn before_missing(codec: Codec, units: &[impl AsRef<[u8]>]) -> usize {
     let mut chain = Chain::default();
-    let mut has_gap = |unit: &[u8]| codec == Codec::H264 && chain.has_gap_before(unit);
-    let gap = units.iter().position(|unit| has_gap(unit.as_ref()));
+    let gap = units
+        .iter()
+        .position(|unit| chain.has_gap_before(codec, unit.as_ref()));
     gap.unwrap_or(units.len())
 }
 
-/// Follows `frame_num` from picture to picture.
+/// Follows `frame_num` from picture to picture of a stream.
 #[derive(Default)]
-struct Chain {
+pub struct Chain {
     sequence: Option<SequenceH264>,
     /// `frame_num` of the last reference picture.
     last: Option<u32>,
 }
 
 impl Chain {
-    /// Whether reference pictures are missing between the last message and this one.
-    fn has_gap_before(&mut self, data: &[u8]) -> bool {
+    /// Whether reference pictures are missing between the last message and this one; see [`before_missing`] for what is found.
+    pub fn has_gap_before(&mut self, codec: Codec, data: &[u8]) -> bool {
+        if codec != Codec::H264 {
+            return false;
+        }
         let mut has_gap = false;
         units(data).for_each(|unit| has_gap |= self.step(unit) == Some(true));
         has_gap

@@ -52,11 +52,6 @@ impl Source {
     }
 }
 
-/// Whether messages of a type may be pictures of a video.
-pub(super) fn may_be_video(type_name: &str) -> bool {
-    matches!(Source::of(type_name), Some(Source::Video | Source::Compressed))
-}
-
 impl ImageSink {
     /// `None` for types that are not images.
     pub fn create(

@@ -3,14 +3,14 @@
 use super::{
     ExistingFiles, ExportError, Finished, Lost, Sink,
     file::PartialFile,
-    image::{ImageFields, may_be_video},
+    image::ImageFields,
 };
 use holdall_bag::reader::BagMessage;
 use holdall_media::{
-    elementary::{Codec, Unit},
+    elementary::{Chain, Codec, MISSING, Unit},
     mp4::Mp4,
 };
-use holdall_model::dynamic::TypePlan;
+use holdall_model::{carried::may_be_video, dynamic::TypePlan};
 use std::{path::Path, sync::Arc};
 
 /// Writes one topic.
@@ -18,6 +18,9 @@ pub(super) struct Mp4Sink {
     plan: Arc<TypePlan>,
     file: PartialFile,
     video: Option<(Codec, Mp4)>,
+    chain: Chain,
+    /// A picture is missing since the last key frame.
+    is_broken: bool,
     left_out: u64,
 }
 
@@ -35,6 +38,8 @@ impl Mp4Sink {
             plan,
             file: PartialFile::create(path, existing)?,
             video: None,
+            chain: Chain::default(),
+            is_broken: false,
             left_out: 0,
         }))
     }
@@ -71,6 +76,11 @@ impl Sink for Mp4Sink {
         };
         if *begun != codec {
             return Err(ExportError::message("its codec is another one, a file has one"));
+        }
+        self.is_broken |= self.chain.has_gap_before(codec, fields.data);
+        self.is_broken &= !unit.is_key;
+        if self.is_broken {
+            return Err(ExportError::message(MISSING));
         }
         let complete = video
             .add(nanos, fields.data, unit.is_key)

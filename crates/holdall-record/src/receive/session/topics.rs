@@ -18,6 +18,7 @@ use crate::{
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
+    carried::{COMPRESSED_VIDEO, FFMPEG_PACKET},
     qos::Durability,
     time::Timestamp,
     topic::{Gid, MessageDefinition, TopicId, TopicInfo, TopicOrigin},
@@ -152,6 +153,12 @@ impl Topics {
         );
         if let Some(hertz) = self.options.throttles.get(&plan.name) {
             intake = intake.throttled(*hertz);
+            if [COMPRESSED_VIDEO, FFMPEG_PACKET].contains(&plan.type_name.as_str()) {
+                tracing::warn!(
+                    "{}: --topic-throttle-frequency chooses single pictures of its video; those that need others cannot be decoded",
+                    plan.name
+                );
+            }
         }
         if let Some(priority) = self.options.priorities.get(&plan.name) {
             parts.cache.prioritize(id, *priority);
