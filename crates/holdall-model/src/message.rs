@@ -135,6 +135,7 @@ pub enum PayloadRef<'a> {
 
 impl PayloadRef<'_> {
     /// Payload length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),

@@ -42,31 +42,36 @@ impl Journal {
     /// Notes a message that was written into file `file`.
     #[inline]
     pub(crate) fn written(&mut self, file: Option<u32>, entry: &CacheEntry) {
-        self.push(file, entry, false);
-    }
-
-    /// Notes a message that was not written, as far as the writer knows.
-    #[cold]
-    pub(crate) fn refused(&mut self, file: Option<u32>, entry: &CacheEntry) {
-        self.push(file, entry, true);
-    }
-
-    #[inline]
-    fn push(&mut self, file: Option<u32>, entry: &CacheEntry, refused: bool) {
         let Some(file) = file else { return };
         if self.files.back().is_none_or(|(last, _)| *last != file) {
-            self.files.push_back((file, self.end()));
+            self.begin_run(file);
         }
         if self.entries.len() == ENTRIES_MAX {
-            self.forget_before(self.forgotten + 1);
+            self.entries.pop_front();
+            self.forgotten += 1;
+            self.forget_runs();
         }
         self.entries.push_back(Written {
             log_time: entry.log_time,
             sequence: entry.sequence,
             topic: entry.topic,
             publisher: entry.publisher,
-            refused,
+            refused: false,
         });
+    }
+
+    #[cold]
+    fn begin_run(&mut self, file: u32) {
+        self.files.push_back((file, self.end()));
+    }
+
+    /// Notes a message that was not written, as far as the writer knows.
+    #[cold]
+    pub(crate) fn refused(&mut self, file: Option<u32>, entry: &CacheEntry) {
+        self.written(file, entry);
+        if let Some(last) = self.entries.back_mut().filter(|_| file.is_some()) {
+            last.refused = true;
+        }
     }
 
     /// The place of the first message that is remembered.
@@ -87,6 +92,11 @@ impl Journal {
         // At most the number of entries.
         self.entries.drain(..count as usize);
         self.forgotten += count;
+        self.forget_runs();
+    }
+
+    /// Forgets runs of which no message is remembered.
+    fn forget_runs(&mut self) {
         while let Some((_, next)) = self.files.get(1)
             && *next <= self.forgotten
         {

@@ -6,13 +6,16 @@ use holdall_io::queue::DiskQueue;
 use holdall_model::{file_class::FileClasses, topic::TopicInfo};
 use std::{
     collections::VecDeque,
+    iter,
     ops::{Deref, DerefMut, Range},
 };
 
 /// The open files by class; those of the chosen class are what it dereferences to.
 pub(super) struct Classes {
     rules: FileClasses,
-    files: Vec<OpenFiles>,
+    /// Apart, so that they are found without an index: most bags have no other class.
+    first: OpenFiles,
+    others: Vec<OpenFiles>,
     chosen: usize,
     /// The class of each topic.
     of_topic: Vec<usize>,
@@ -25,14 +28,14 @@ impl Deref for Classes {
 
     #[inline]
     fn deref(&self) -> &OpenFiles {
-        &self.files[self.chosen]
+        self.of(self.chosen)
     }
 }
 
 impl DerefMut for Classes {
     #[inline]
     fn deref_mut(&mut self) -> &mut OpenFiles {
-        &mut self.files[self.chosen]
+        self.chosen_mut().0
     }
 }
 
@@ -40,9 +43,10 @@ impl Classes {
     /// No file yet; the first class is chosen.
     pub fn new(split: &SplitOptions) -> Self {
         let rules = split.classes.clone();
-        let files = (0..rules.count()).map(|class| OpenFiles::new(split.clone(), rules.name(class)));
+        let files = |class| OpenFiles::new(split.clone(), rules.name(class));
         Self {
-            files: files.collect(),
+            first: files(0),
+            others: (1..rules.count()).map(files).collect(),
             rules,
             chosen: 0,
             of_topic: Vec::new(),
@@ -59,7 +63,7 @@ impl Classes {
     /// Chooses the class of a topic.
     #[inline]
     pub fn choose_for(&mut self, topic: BagTopic) {
-        if self.files.len() > 1 {
+        if !self.others.is_empty() {
             self.chosen = self.of_topic.get(topic.0 as usize).copied().unwrap_or(0);
         }
     }
@@ -71,14 +75,26 @@ impl Classes {
 
     /// The numbers of all classes.
     pub fn all(&self) -> Range<usize> {
-        0..self.files.len()
+        0..self.others.len() + 1
+    }
+
+    #[inline]
+    fn of(&self, class: usize) -> &OpenFiles {
+        match class.checked_sub(1) {
+            None => &self.first,
+            Some(other) => &self.others[other],
+        }
     }
 
     /// The files of the chosen class, and its topics.
     #[inline]
     pub fn chosen_mut(&mut self) -> (&mut OpenFiles, TopicsOfClass<'_>) {
         let (class, of_topic) = (self.chosen, &self.of_topic);
-        (&mut self.files[class], TopicsOfClass { class, of_topic })
+        let files = match class.checked_sub(1) {
+            None => &mut self.first,
+            Some(other) => &mut self.others[other],
+        };
+        (files, TopicsOfClass { class, of_topic })
     }
 
     /// Whether a ring removes files of the chosen class.
@@ -88,7 +104,7 @@ impl Classes {
 
     /// The classes that have an open file, in the order of its number: the last one is the last file of the bag, however its files are listed.
     pub fn open_in_order(&self) -> Vec<usize> {
-        let number = |class: usize| Some((self.files[class].current.as_ref()?.number(), class));
+        let number = |class: usize| Some((self.of(class).current.as_ref()?.number(), class));
         let mut open: Vec<(u32, usize)> = self.all().filter_map(number).collect();
         open.sort_unstable();
         open.into_iter().map(|(_, class)| class).collect()
@@ -96,35 +112,36 @@ impl Classes {
 
     /// How many files that take messages a ring will remove.
     pub fn in_ring(&self) -> usize {
-        let is_open = |class: &usize| self.files[*class].current.is_some();
+        let is_open = |class: &usize| self.of(*class).current.is_some();
         let classes = self.all().filter(|class| self.rules.is_in_ring(*class));
         classes.filter(is_open).count()
     }
 
     /// Of every class.
     pub fn each_mut(&mut self) -> impl Iterator<Item = &mut OpenFiles> {
-        self.files.iter_mut()
+        iter::once(&mut self.first).chain(&mut self.others)
     }
 
     /// The files that take messages, that of the first class last.
     pub fn currents(&self) -> impl Iterator<Item = &CurrentFile> {
-        self.files.iter().rev().filter_map(|files| files.current.as_ref())
+        let files = self.others.iter().rev().chain([&self.first]);
+        files.filter_map(|files| files.current.as_ref())
     }
 
     /// The file of the first class.
     pub fn first_current(&self) -> Option<&CurrentFile> {
-        self.files[0].current.as_ref()
+        self.first.current.as_ref()
     }
 
     /// Whether a file that takes messages has any.
     pub fn has_messages(&self) -> bool {
-        self.files.iter().any(|files| files.split.has_messages())
+        self.all().any(|class| self.of(class).split.has_messages())
     }
 
     /// Announces that [`Self::handed_in_all`] will be called.
     pub fn track_handed_in_all(&mut self) {
         self.each_mut().for_each(|files| files.handed.track());
-        self.order = (self.files.len() > 1).then(|| Order::of(self.files.len()));
+        self.order = (!self.others.is_empty()).then(|| Order::of(self.all().len()));
     }
 
     /// Notes that a message went to the chosen class.
@@ -140,7 +157,8 @@ impl Classes {
         let Some(order) = &mut self.order else {
             return self.handed(queue);
         };
-        let handed: Vec<u64> = self.files.iter_mut().map(|files| files.handed(queue)).collect();
+        let files = iter::once(&mut self.first).chain(&mut self.others);
+        let handed: Vec<u64> = files.map(|files| files.handed(queue)).collect();
         order.prefix(&handed)
     }
 }

@@ -94,11 +94,8 @@ impl BagWriter {
         let metadata = rosbag2_record(&own_metadata(&self.place, self.room(), &past));
         self.past.push(past, bytes);
         let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
-        closing.extend(
-            records
-                .iter()
-                .map(|(name, entries)| (name.as_str(), entries.clone())),
-        );
+        let (names, entries): (Vec<String>, Vec<MetadataEntries>) = records.into_iter().unzip();
+        closing.extend(names.iter().map(String::as_str).zip(entries));
         let finished = writer.finish(&mut self.place.queue, &closing);
         self.past.ended(finished.as_ref().ok(), &channels);
         self.files.reuse(channels);

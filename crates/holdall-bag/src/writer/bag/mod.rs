@@ -38,7 +38,6 @@ use durable::PendingSync;
 use holdall_io::disk::WritePath;
 use holdall_model::{
     metadata::MEMORY_KEY,
-    time::Timestamp,
     topic::{MessageDefinition, PublisherInfo},
 };
 use holdall_storage::{
@@ -46,7 +45,6 @@ use holdall_storage::{
     writer::{ChannelInfo, MetadataEntries, StoredMessage},
 };
 use latched::{Latched, LatchedState};
-use open::OpenFiles;
 use past::PastFiles;
 use place::Place;
 use room::Room;
@@ -249,14 +247,20 @@ impl BagWriter {
     ) -> Result<bool, WriteError> {
         let payload_bytes = message.payload.len();
         self.files.choose_for(topic);
-        let split = self.run_bytes != Some(0)
-            && self.is_split_due(message.log_time, self.run_bytes.unwrap_or(payload_bytes));
-        if split {
-            self.split_class()?;
-        } else if !self.files.is_begun() {
-            self.begin_class()?;
-        }
         let (files, topics) = self.files.chosen_mut();
+        let end_bytes = || {
+            let room = Room {
+                topics: &self.topics,
+                bytes_max: self.place.bytes_max(),
+                is_only_file: self.place.has_only_first(),
+            };
+            room.end_bytes()
+        };
+        let run_bytes = self.run_bytes.unwrap_or(payload_bytes);
+        let is_due = self.run_bytes != Some(0) && files.is_due(message.log_time, run_bytes, end_bytes);
+        if is_due || !files.is_begun() {
+            return self.write_into_next(is_due, topic, publisher, message, who);
+        }
         let Some(current) = &mut files.current else {
             return Err(WriteError::Failed);
         };
@@ -276,28 +280,32 @@ impl BagWriter {
         current.write(&mut self.place.queue, channel, message)?;
         files.split.written(message.log_time, payload_bytes);
         self.files.note_written();
-        Ok(split)
+        Ok(false)
+    }
+
+    /// Writes a message that needs another file than the chosen one, which is full, or the first of its class.
+    #[cold]
+    fn write_into_next(
+        &mut self,
+        is_due: bool,
+        topic: BagTopic,
+        publisher: Option<PublisherSlot>,
+        message: StoredMessage<'_>,
+        who: impl FnOnce() -> Option<PublisherInfo>,
+    ) -> Result<bool, WriteError> {
+        if is_due {
+            self.split_class()?;
+        } else {
+            self.begin_class()?;
+        }
+        // A file without messages is never due.
+        self.write_of(topic, publisher, message, who)?;
+        Ok(is_due)
     }
 
     /// The next messages need a file with room for this many payload bytes; with 0 the one of the message before.
     pub fn keep_together(&mut self, run_bytes: Option<usize>) {
         self.run_bytes = run_bytes;
-    }
-
-    #[inline]
-    fn is_split_due(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
-        let OpenFiles { current, split, .. } = &mut *self.files;
-        let length = || {
-            let room = Room {
-                topics: &self.topics,
-                bytes_max: self.place.bytes_max(),
-                is_only_file: self.place.has_only_first(),
-            };
-            current
-                .as_ref()
-                .map_or(0, |current| current.bytes_written() + room.end_bytes())
-        };
-        split.is_due(log_time, payload_bytes, length)
     }
 
     /// A slot now belongs to another publisher.

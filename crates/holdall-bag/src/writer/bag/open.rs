@@ -9,6 +9,7 @@ use super::{
 };
 use crate::writer::{SplitOptions, SplitRule};
 use holdall_io::queue::DiskQueue;
+use holdall_model::time::Timestamp;
 use holdall_storage::writer::MetadataEntries;
 
 /// The file that is being written, and what is ready for the next one.
@@ -58,6 +59,23 @@ impl OpenFiles {
     #[inline]
     pub fn is_begun(&self) -> bool {
         self.is_begun
+    }
+
+    /// Whether the next message belongs in a new file; `end_bytes` gives the bytes that this one needs for its end.
+    #[inline]
+    pub fn is_due(
+        &mut self,
+        log_time: Timestamp,
+        payload_bytes: usize,
+        end_bytes: impl FnOnce() -> u64,
+    ) -> bool {
+        let current = &self.current;
+        let length = || {
+            current
+                .as_ref()
+                .map_or(0, |current| current.bytes_written() + end_bytes())
+        };
+        self.split.is_due(log_time, payload_bytes, length)
     }
 
     /// Makes the next file, without waiting for it.

@@ -123,9 +123,12 @@ impl ChunkIndex {
             put_u64(out, self.chunk_start_offset);
             put_u64(out, self.chunk_length);
             put_sized(out, |out| {
+                // In one piece: there may be one for each message.
                 for (channel_id, offset) in offsets {
-                    put_u16(out, channel_id);
-                    put_u64(out, offset);
+                    let mut entry = [0; 10];
+                    entry[..2].copy_from_slice(&channel_id.to_le_bytes());
+                    entry[2..].copy_from_slice(&offset.to_le_bytes());
+                    out.extend_from_slice(&entry);
                 }
             });
             put_u64(out, self.message_index_length);

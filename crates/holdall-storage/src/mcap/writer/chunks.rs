@@ -27,7 +27,7 @@ impl McapWriter {
         lane_number: usize,
         channel: u16,
         prefix: &[u8; MESSAGE_PREFIX_BYTES],
-        message: StoredMessage<'_>,
+        message: &StoredMessage<'_>,
     ) -> StorageResult<()> {
         let record_bytes = (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
         let log_time = unsigned(message.log_time);
@@ -274,7 +274,7 @@ impl McapWriter {
         lane: usize,
         channel: u16,
         prefix: &[u8; MESSAGE_PREFIX_BYTES],
-        message: StoredMessage<'_>,
+        message: &StoredMessage<'_>,
     ) -> StorageResult<()> {
         self.close_lane(q, lane)?;
         while self.take_compressed(q, Wait::UntilReady)? {}

@@ -272,19 +272,21 @@ impl Lane {
         content.message_count = self.message_count();
         content.first_message = self.first_message;
         content.channels.clear();
-        content.index.clear();
+        let index_bytes = self.touched.len() * INDEX_PREFIX_BYTES + self.entries.len() * INDEX_ENTRY_BYTES;
+        // Not cleared before: each of its bytes is written below.
+        content.index.resize(if with_index { index_bytes } else { 0 }, 0);
         self.touched.sort_unstable();
+        let mut begin = 0;
         for &channel in &self.touched {
-            let count = self.channels[usize::from(channel)].count;
-            let begin = content.index.len();
-            if with_index {
-                put_index_prefix(&mut content.index, channel + 1, count);
-                let end = content.index.len() + count as usize * INDEX_ENTRY_BYTES;
-                content.index.resize(end, 0);
-            }
+            let next = &mut self.channels[usize::from(channel)].count;
+            let (count, entries) = (*next, begin + INDEX_PREFIX_BYTES);
             content.channels.push((channel, count, begin as u32));
             // From here on: where the channel's next entry goes.
-            self.channels[usize::from(channel)].count = (begin + INDEX_PREFIX_BYTES) as u32;
+            *next = entries as u32;
+            if with_index {
+                content.index[begin..entries].copy_from_slice(&index_prefix(channel + 1, count));
+                begin = entries + count as usize * INDEX_ENTRY_BYTES;
+            }
         }
         if with_index {
             self.scatter(&mut content.index);
@@ -303,8 +305,9 @@ impl Lane {
         for entry in &self.entries {
             let next = &mut self.channels[usize::from(entry.channel)].count;
             let at = *next as usize;
-            index[at..at + 8].copy_from_slice(&entry.log_time.to_le_bytes());
-            index[at + 8..at + 16].copy_from_slice(&u64::from(entry.offset).to_le_bytes());
+            let (time, offset) = index[at..at + INDEX_ENTRY_BYTES].split_at_mut(8);
+            time.copy_from_slice(&entry.log_time.to_le_bytes());
+            offset.copy_from_slice(&u64::from(entry.offset).to_le_bytes());
             *next += INDEX_ENTRY_BYTES as u32;
         }
     }
@@ -318,12 +321,15 @@ fn mark(marks: &mut Vec<bool>, number: u16) -> bool {
     !std::mem::replace(&mut marks[place], true)
 }
 
-fn put_index_prefix(out: &mut Vec<u8>, channel_id: u16, count: u32) {
+/// A message index record before its entries.
+fn index_prefix(channel_id: u16, count: u32) -> [u8; INDEX_PREFIX_BYTES] {
     let entries_bytes = count * INDEX_ENTRY_BYTES as u32;
-    out.push(op::MESSAGE_INDEX);
-    out.extend_from_slice(&(2 + 4 + u64::from(entries_bytes)).to_le_bytes());
-    out.extend_from_slice(&channel_id.to_le_bytes());
-    out.extend_from_slice(&entries_bytes.to_le_bytes());
+    let mut bytes = [0; INDEX_PREFIX_BYTES];
+    bytes[0] = op::MESSAGE_INDEX;
+    bytes[1..9].copy_from_slice(&(2 + 4 + u64::from(entries_bytes)).to_le_bytes());
+    bytes[9..11].copy_from_slice(&channel_id.to_le_bytes());
+    bytes[11..15].copy_from_slice(&entries_bytes.to_le_bytes());
+    bytes
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl McapWriter {
         q: &mut DiskQueue,
         channel: u16,
         prefix: &[u8; MESSAGE_PREFIX_BYTES],
-        message: StoredMessage<'_>,
+        message: &StoredMessage<'_>,
     ) -> StorageResult<()> {
         self.write_definitions(q, channel)?;
         let delivered = self.output.put_message(q, prefix, message.payload)?;
@@ -207,10 +207,10 @@ impl StorageWriter for McapWriter {
         };
         let prefix = message_prefix(&header, message.payload.len());
         if !self.options.chunking {
-            return self.write_bare(q, channel, &prefix, message);
+            return self.write_bare(q, channel, &prefix, &message);
         }
         let lane = self.lanes.choose(channel, header.log_time, message.payload.len());
-        self.put_in_chunk(q, lane, channel, &prefix, message)
+        self.put_in_chunk(q, lane, channel, &prefix, &message)
     }
 
     fn write_metadata(
