@@ -157,6 +157,8 @@ def test_a_scale_at_which_outages_never_come_is_refused(tmp_path):
     # 60 runs of 70 s and what is around them.
     listed = {one["id"]: one for one in json.loads(subprocess.run([HOLDALL, "bench", "list", "--json"], capture_output=True, text=True, check=True).stdout)}
     assert 60 * 70 < listed["D4b"]["seconds"] < 60 * 80 and listed["A1"]["seconds"] > 144 * 40, listed
+    people = subprocess.run([HOLDALL, "bench", "list", "D8"], capture_output=True, text=True, check=True).stdout
+    assert "holdall bench run D8 --data DIR" in people
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root")

@@ -259,7 +259,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Factor on the number of messages: 0.1 runs a tenth
+    /// Factor on the number of messages and, below 1, on caches: 0.1 runs a tenth
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub scale: f64,
 

@@ -222,6 +222,9 @@ pub struct EvaluationResult {
     pub warm_up_s: f64,
     /// The command that ran it.
     pub command: String,
+    /// Those that ran a part of it before and that `--resume` kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<String>,
     /// The machine.
     pub machine: Machine,
     /// The one with the other side of each run, as it describes itself; `None` on one machine, and in results of older versions.

@@ -130,6 +130,7 @@ mod tests {
             title: String::new(),
             scale: 1.0,
             command: String::new(),
+            earlier: Vec::new(),
             machine: Default::default(),
             runs: vec![ours, theirs],
             skipped: Vec::new(),

@@ -358,6 +358,15 @@ impl RunResult {
         }
     }
 
+    /// The part of the planned rate that was sent: 0.5 where sending took twice its time. `None` without a rate.
+    pub(crate) fn sent_share(&self) -> Option<f64> {
+        let paced = self.counts.groups.iter().filter(|group| group.rate_hz > 0.0);
+        let planned_s =
+            |group: &GroupResult| group.sent as f64 / (f64::from(group.publishers) * group.rate_hz);
+        let planned_s = paced.map(planned_s).fold(0.0, f64::max);
+        (planned_s > 0.0 && self.times.sending_s > 0.0).then(|| planned_s / self.times.sending_s)
+    }
+
     /// Computes the figures that depend on the time taken; after all topics were added.
     pub fn set_times(&mut self, elapsed_s: f64, close_s: f64) {
         self.times.elapsed_s = elapsed_s;
@@ -407,6 +416,9 @@ pub struct ExperimentResult {
     pub scale: f64,
     /// The command that ran it.
     pub command: String,
+    /// Those that ran a part of it before and that `--resume` kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<String>,
     /// The machine.
     pub machine: Machine,
     /// Every run in order.

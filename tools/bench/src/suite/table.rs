@@ -11,10 +11,13 @@ use crate::{
     engine::ratio_text,
     measure::{LatencySummary, ProcessUse},
     sheet::{Column, DASH, Sheet},
-    statistics::Estimate,
+    statistics::{Estimate, median},
 };
 use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate as rate};
 use std::{collections::BTreeMap, fmt::Write};
+
+/// Publishers that send at less than this part of their rate are named.
+const LOAD_SHARE_MIN: f64 = 0.95;
 
 /// One row: all repetitions of a case with a setting.
 pub struct Row<'a> {
@@ -39,7 +42,7 @@ impl Row<'_> {
     /// The median of a figure over the repetitions.
     pub fn median(&self, figure: impl Fn(&RunResult) -> f64) -> f64 {
         let samples: Vec<f64> = self.runs.iter().map(|run| figure(run)).collect();
-        crate::statistics::median(&samples).unwrap_or(0.0)
+        median(&samples).unwrap_or(0.0)
     }
 
     /// Missing messages of all repetitions by stage.
@@ -74,6 +77,13 @@ impl Row<'_> {
             .map(|run| run.around.limits.direct_around_bytes_per_s())
             .collect();
         Estimate::of_ratio(&rates, &limits?, 1)
+    }
+
+    /// "at 51 % of the load" where the publishers did not keep its rate.
+    pub(crate) fn slower_text(&self) -> Option<String> {
+        let shares: Vec<f64> = self.runs.iter().filter_map(|run| run.sent_share()).collect();
+        let share = median(&shares).filter(|share| *share < LOAD_SHARE_MIN)?;
+        Some(format!("at {:.0} % of the load", 100.0 * share))
     }
 
     /// How many publishers got subscriptions, and how late the last of them, the worst of all repetitions.
@@ -224,7 +234,9 @@ fn recording<'a>() -> [Column<&'a Row<'a>>; 18] {
             shown(Some(missing).filter(|text| !text.is_empty()), |text| text)
         }),
         ("offered", |row| {
-            rate(row.median(|run| run.times.offered_bytes_per_s))
+            let planned = rate(row.median(|run| run.times.offered_bytes_per_s));
+            let slower = row.slower_text().map(|text| format!(", sent {text}"));
+            planned + &slower.unwrap_or_default()
         }),
         ("durable", |row| {
             rate(row.median(|run| run.times.durable_bytes_per_s))

@@ -55,6 +55,11 @@ B1 measures storages alone, so it has no experiment file. `holdall bench run B1 
 comparison as it is.
 ";
 
+const PEOPLE_TEXT: &str = "\
+D8 is about what people say, so it has no experiment file. `holdall bench run D8 --data DIR --out DIR` compares the answers, issues, commits and
+quality tables of the folder --data, and the commits of clones below it.
+";
+
 /// Four sizes, two batches, five rounds, of each configuration.
 const STORAGE_COMPARISON_RUNS: usize = 4 * 2 * 5;
 
@@ -294,6 +299,10 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
     if let Some(id) = id {
         if is_storage_comparison(id) {
             output::result(STORAGE_COMPARISON_TEXT)?;
+            return Ok(Outcome::Done);
+        }
+        if id.eq_ignore_ascii_case(people::ID) {
+            output::result(PEOPLE_TEXT)?;
             return Ok(Outcome::Done);
         }
         let text = experiments::text_of(id).ok_or_else(|| unknown(id))?;

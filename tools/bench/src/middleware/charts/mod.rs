@@ -523,6 +523,7 @@ mod tests {
             duration_s: 2.0,
             warm_up_s: 0.0,
             command: String::new(),
+            earlier: Vec::new(),
             machine: Machine::default(),
             other_machine: None,
             runs,

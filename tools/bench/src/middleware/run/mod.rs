@@ -100,7 +100,8 @@ pub fn run(
     let present = bench.present(on_progress)?;
     let planned = plan(&evaluation, &present, args, &folder);
     let mut result = bench.result(&present)?;
-    result.runs = earlier(&folder, &planned, args)?;
+    (result.runs, result.earlier) = earlier(&folder, &planned, args)?;
+    result.earlier.retain(|command| *command != result.command);
     on_progress(Progress::Planned {
         id: evaluation.id.clone(),
         runs: planned.len() as u64,
@@ -255,6 +256,7 @@ impl<'a> Bench<'a> {
             duration_s: evaluation.duration.as_secs_f64(),
             warm_up_s: evaluation.warm_up.as_secs_f64(),
             command: self.args.command_of(&evaluation.id, Some(&evaluation.text)),
+            earlier: Vec::new(),
             machine: Machine::inspect(&self.folder),
             other_machine,
             runs: Vec::new(),

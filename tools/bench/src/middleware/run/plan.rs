@@ -113,17 +113,17 @@ pub(super) fn plan<'a>(
     runs
 }
 
-/// Finished runs that are not requested now, such as other links or middlewares: they stay in the result.
+/// Finished runs that are not requested now, such as other links or middlewares: they stay in the result, and so do the commands that ran them.
 pub(super) fn earlier(
     folder: &Path,
     planned: &[Run<'_>],
     args: &RunArguments,
-) -> BenchResult<Vec<MiddlewareRun>> {
+) -> BenchResult<(Vec<MiddlewareRun>, Vec<String>)> {
     let kept = folder.join(RESULT_FILE);
     if !kept.is_file() {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     }
-    let result: EvaluationResult = engine::load(&kept, "the result of an evaluation")?;
+    let mut result: EvaluationResult = engine::load(&kept, "the result of an evaluation")?;
     if result.scale != args.scale {
         let (scale, folder) = (result.scale, folder.display());
         let expected = format!("{scale}, as of the finished runs in {folder}");
@@ -137,5 +137,7 @@ pub(super) fn earlier(
                     == (&run.link, &run.middleware, run.repetition)
         })
     };
-    Ok(result.runs.into_iter().filter(|run| !is_planned(run)).collect())
+    result.runs.retain(|run| !is_planned(run));
+    result.earlier.push(result.command);
+    Ok((result.runs, result.earlier))
 }

@@ -174,11 +174,27 @@ impl Experiment {
         Ok(self)
     }
 
-    /// The same with fewer or more messages of each publisher.
+    /// The same with fewer or more messages of each publisher. A shorter load gets caches that are as much smaller, but for the largest message, so that
+    /// they are as soon full.
     pub(crate) fn scaled(mut self, scale: f64) -> Self {
         for case in &mut self.cases {
             case.producers = case.producers.scaled(scale);
         }
+        let groups = self.cases.iter().flat_map(|case| &case.producers.groups);
+        let message_bytes = groups.map(|group| group.msg_size_bytes as u64).max().unwrap_or(0);
+        let smaller = |bytes: &mut u64| {
+            let scaled = (*bytes as f64 * scale.min(1.0)).round() as u64;
+            *bytes = scaled.max(message_bytes.min(*bytes));
+        };
+        let settings = self
+            .benchmarks
+            .iter_mut()
+            .flat_map(|benchmark| &mut benchmark.settings);
+        settings.for_each(|setting| smaller(&mut setting.max_cache_size_bytes));
+        let published = self.published.iter_mut();
+        published
+            .filter_map(|one| one.max_cache_size_bytes.as_mut())
+            .for_each(smaller);
         self
     }
 }
@@ -202,6 +218,24 @@ benchmarks:
 published:
   - {case: tiny, recorder: synchronous, max_cache_size: 1000000, recorded_percent: 58.66}
 "#;
+
+    #[test]
+    fn a_shorter_load_has_smaller_caches_that_hold_a_message() {
+        let caches = |scale| {
+            let scaled = Experiment::parse(SMALL).unwrap().scaled(scale);
+            let settings = scaled.benchmarks[0].settings.clone();
+            let found = |setting: &&Setting| scaled.published[0].is_of("tiny", Transport::None, setting);
+            assert_eq!(settings.iter().filter(found).count(), 1, "{scale}");
+            let bytes = settings.iter().map(|setting| setting.max_cache_size_bytes);
+            bytes
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(caches(0.1), [100_000, 10_000_000]);
+        assert_eq!(caches(0.000_01), [100, 1000]);
+        assert_eq!(caches(3.0), [1_000_000, 100_000_000]);
+    }
 
     #[test]
     fn published_figures_find_their_settings() {

@@ -16,7 +16,7 @@ use super::{
     config::Experiment,
     experiments,
     result::{ExperimentResult, summary_csv},
-    run::EXPERIMENT_FILE,
+    run::{EXPERIMENT_FILE, RESULTS},
 };
 use crate::{
     engine::{self, distinct, grouped},
@@ -80,8 +80,10 @@ impl Results {
 
     /// The commands of the results, without their folders.
     fn commands(&self) -> Vec<&str> {
-        let experiments = self.experiments.iter().map(|one| &one.result.command);
-        let evaluations = self.evaluations.iter().map(|one| &one.result.command);
+        let experiments = self.experiments.iter().map(|one| &one.result);
+        let experiments = experiments.flat_map(|one| one.earlier.iter().chain([&one.command]));
+        let evaluations = self.evaluations.iter().map(|one| &one.result);
+        let evaluations = evaluations.flat_map(|one| one.earlier.iter().chain([&one.command]));
         let storages = self.storages.iter().map(|one| &one.result.command);
         let all = experiments.chain(evaluations).chain(storages);
         distinct(all.map(String::as_str))
@@ -168,7 +170,8 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
     }
     let entries = fs::read_dir(folder).map_err(BenchError::io("list", folder))?;
     folders.extend(entries.flatten().map(|entry| entry.path()));
-    folders[1..].sort();
+    folders[1..]
+        .sort_by_cached_key(|folder| in_order(&folder.file_name().unwrap_or_default().to_string_lossy()));
     let mut loaded = Results::default();
     for folder in folders {
         let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).unwrap_or_default();
@@ -192,12 +195,13 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
                 result,
             });
         }
-        let path = folder.join("results.json");
+        let path = folder.join(RESULTS);
         if path.is_file() {
             let result: ExperimentResult = engine::load(&path, "the result of an experiment")?;
             let experiment = Experiment::parse(&text).ok();
+            let experiment = experiment.or_else(|| experiments::by_id(&result.experiment));
             loaded.experiments.push(Loaded {
-                experiment: experiment.or_else(|| experiments::by_id(&result.experiment)),
+                experiment: experiment.map(|experiment| experiment.scaled(result.scale)),
                 result,
                 folder,
             });
@@ -205,6 +209,20 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
     }
     let is_empty = loaded.machines().is_empty() && loaded.people.is_empty();
     if is_empty { Err(none()) } else { Ok(loaded) }
+}
+
+/// Before the number in a name, and the number: A10 comes after A9.
+fn in_order(name: &str) -> (String, u32, String) {
+    let end = name.find(|one: char| one.is_ascii_digit()).unwrap_or(name.len());
+    let digits = name[end..]
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect::<String>();
+    (
+        name[..end].to_owned(),
+        digits.parse().unwrap_or(0),
+        name.to_owned(),
+    )
 }
 
 /// Writes `report.html`, and next to it each plot as SVG and PNG and its data as CSV and JSON. Returns the

@@ -45,6 +45,9 @@ fn label(row: &Row<'_>) -> String {
     if let Some(bytes) = setting.max_bag_size_bytes {
         let _never_fails = write!(text, " · split {}", format_bytes(bytes)).is_ok();
     }
+    if let Some(slower) = row.slower_text() {
+        let _never_fails = write!(text, " · {slower}").is_ok();
+    }
     text
 }
 

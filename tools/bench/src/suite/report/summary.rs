@@ -25,8 +25,8 @@ pub const WORDS_MAX: usize = 1200;
 /// The page's plots: one of each of its first experiments.
 pub const PLOTS_MAX: usize = 6;
 
-/// How many figures a cell has at most, from a page with room to one without: rows become shorter before one is left out.
-const FIGURES_MAX: [usize; 4] = [usize::MAX, 6, 3, 1];
+/// How many figures a cell has at most, in the order in which rows get them.
+const FIGURES_MAX: [usize; 5] = [2, 3, 4, 6, usize::MAX];
 
 /// What every command begins and ends with: the page has it once.
 const COMMAND_BEGIN: &str = "holdall bench run ";
@@ -67,15 +67,25 @@ pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
     Ok(write_atomically_unsynced(path, page.as_bytes())?)
 }
 
-/// The page. Where the shortest rows do not fit, the last ones are in the report only.
+/// The page: each row has as many figures as there is room for, one at least. Where the shortest rows do not fit, the last ones are in the report only.
 fn markdown(loaded: &Results, plots: &[Shown]) -> String {
-    let mut lines = Vec::new();
-    for figures_max in FIGURES_MAX {
-        lines = rows_of_table(loaded, figures_max);
-        let whole = page(loaded, &lines, lines.len(), plots);
-        if words(&whole) <= WORDS_MAX {
-            return whole;
+    let mut lines = rows_of_table(loaded, &[]);
+    let mut whole = page(loaded, &lines, lines.len(), plots);
+    if words(&whole) <= WORDS_MAX {
+        let mut limits = vec![1; lines.len()];
+        for more in FIGURES_MAX {
+            for row in 0..limits.len() {
+                let before = std::mem::replace(&mut limits[row], more);
+                lines = rows_of_table(loaded, &limits);
+                let longer = page(loaded, &lines, lines.len(), plots);
+                if words(&longer) <= WORDS_MAX {
+                    whole = longer;
+                } else {
+                    limits[row] = before;
+                }
+            }
         }
+        return whole;
     }
     let mut fits = page(loaded, &[], lines.len(), plots);
     for count in 1..=lines.len() {
@@ -136,7 +146,7 @@ fn shortened(command: &str) -> &str {
 }
 
 const HOW_TO_READ: &str = "
-Percent: messages recorded of those sent, worst case with its 95 % interval, best case. *(ours)*: written here after the published design. Disk: its direct rate, or the rate \
+Percent: messages recorded of those sent, worst case with its 95 % interval, best case. Slower: cases whose publishers did not keep the rate. *(ours)*: written here after the published design. Disk: its direct rate, or the rate \
 that it was held to. ×: a storage's rate ÷ its rival's, over all sizes and batches. Middlewares: messages received a second; idle nodes: part of a core, anonymous memory. Noise: the disk varied by more than the rows differ.";
 
 /// The machine of the experiments, or each machine with those that it ran.
@@ -158,8 +168,20 @@ struct Found {
     runs: String,
 }
 
-/// A row of every experiment that is shipped, in the order of the documents, then of others; of the figures in a cell, this many at most.
-fn rows_of_table(loaded: &Results, figures_max: usize) -> Vec<String> {
+impl Found {
+    /// What was found in two results of the same experiment.
+    fn and(mut self, other: Self) -> Self {
+        self.they.extend(other.they);
+        self.holdall.extend(other.holdall);
+        self.rivals.extend(other.rivals);
+        self.runs = format!("{}; {}", self.runs, other.runs);
+        self
+    }
+}
+
+/// A row of every experiment that is shipped, in the order of the documents, then of others; of the figures in its cells, as many as `figures_max` has for
+/// the row, or one.
+fn rows_of_table(loaded: &Results, figures_max: &[usize]) -> Vec<String> {
     let mut names: Vec<(String, String)> = Vec::new();
     for one in experiments::shipped() {
         if one.id == "B2" {
@@ -200,7 +222,7 @@ fn rows_of_table(loaded: &Results, figures_max: usize) -> Vec<String> {
                 .map(middlewares),
         );
         let verdict = loaded.verdicts.get(&id).map_or("", String::as_str);
-        if each.is_empty() {
+        let one = each.into_iter().reduce(Found::and).unwrap_or_else(|| {
             let how = if id == "D8" && !loaded.people.is_empty() {
                 "see the report"
             } else if verdict.is_empty() {
@@ -208,19 +230,18 @@ fn rows_of_table(loaded: &Results, figures_max: usize) -> Vec<String> {
             } else {
                 "data not kept"
             };
-            each.push(Found {
+            Found {
                 holdall: vec![how.to_owned()],
                 ..Found::default()
-            });
-        }
-        for one in each {
-            let [they, holdall, rivals] =
-                [&one.they, &one.holdall, &one.rivals].map(|cell| listed(cell, figures_max));
-            let runs = &one.runs;
-            out.push(format!(
-                "| {id} | {title} | {they} | {holdall} | {rivals} | {runs} | {verdict} |"
-            ));
-        }
+            }
+        });
+        let figures_max = figures_max.get(out.len()).copied().unwrap_or(1);
+        let [they, holdall, rivals] =
+            [&one.they, &one.holdall, &one.rivals].map(|cell| listed(cell, figures_max));
+        let runs = &one.runs;
+        out.push(format!(
+            "| {id} | {title} | {they} | {holdall} | {rivals} | {runs} | {verdict} |"
+        ));
     }
     out
 }
@@ -261,6 +282,19 @@ fn recorders(one: &Loaded) -> Found {
         } else {
             format!("{name} {}–{best:.2} %", worst.text(2, ""))
         };
+        let fullest = rows
+            .iter()
+            .flat_map(|row| &row.runs)
+            .flat_map(|run| run.around.core_percents());
+        let text = match fullest.reduce(f64::max) {
+            Some(percent) => format!("{text}, fullest core {percent:.0} %"),
+            None => text,
+        };
+        let slower = rows.iter().filter(|row| row.slower_text().is_some()).count();
+        let text = match slower {
+            0 => text,
+            slower => format!("{text}, {slower} of {} slower", rows.len()),
+        };
         let is_ours = rows[0].setting.recorder == RecorderKind::Holdall;
         if is_ours {
             ours.push(text)
@@ -270,9 +304,9 @@ fn recorders(one: &Loaded) -> Found {
     }
     let of_run = |run: &crate::suite::result::RunResult| {
         let limits = &run.around.limits;
-        limits
-            .disk_limit_bytes_per_s
-            .or_else(|| limits.direct_around_bytes_per_s())
+        let held_to = limits.disk_limit_bytes_per_s.unwrap_or(f64::INFINITY);
+        let direct = limits.direct_around_bytes_per_s().unwrap_or(f64::INFINITY);
+        Some(direct.min(held_to)).filter(|rate| rate.is_finite())
     };
     let limits: Vec<f64> = one.result.runs.iter().filter_map(of_run).collect();
     let disk = median(&limits).map_or(DASH.to_owned(), format_mebibyte_rate);

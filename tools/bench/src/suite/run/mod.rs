@@ -52,6 +52,9 @@ pub(super) const EXPERIMENT_FILE: &str = "experiment.yaml";
 const RESULT: &str = "result.json";
 const RUN: &str = "the result of a run";
 
+/// The file of an experiment's results.
+pub(super) const RESULTS: &str = "results.json";
+
 /// A case with a setting, run several times.
 struct Planned<'a> {
     case: &'a Case,
@@ -105,10 +108,10 @@ pub fn run(
         let path = folder.join(EXPERIMENT_FILE);
         write_atomically_unsynced(&path, text.as_bytes())?;
     }
-    let runs = if args.resume {
-        earlier_results(&folder, &planned)?
+    let (runs, earlier) = if args.resume {
+        (earlier_results(&folder, &planned)?, earlier_commands(&folder))
     } else {
-        Vec::new()
+        Default::default()
     };
     let mut suite = Suite {
         experiment: &experiment,
@@ -122,6 +125,7 @@ pub fn run(
         skipped: Vec::new(),
         planned,
         runs,
+        earlier,
     };
     let (runs, time) = total(&suite.planned);
     on_progress(Progress::Planned {
@@ -209,6 +213,16 @@ fn earlier_results(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<Ru
         .collect()
 }
 
+/// The commands that left results in a folder.
+fn earlier_commands(folder: &Path) -> Vec<String> {
+    let kept = engine::load::<ExperimentResult>(&folder.join(RESULTS), "the result of an experiment");
+    kept.map_or(Vec::new(), |kept| {
+        let mut all = kept.earlier;
+        all.push(kept.command);
+        all
+    })
+}
+
 /// Refuses messages that cannot be made before anything is written.
 fn check_types(experiment: &Experiment) -> BenchResult<()> {
     for group in experiment.cases.iter().flat_map(|case| &case.producers.groups) {
@@ -232,6 +246,8 @@ struct Suite<'a> {
     planned: Vec<Planned<'a>>,
     /// All results, those of earlier calls first.
     runs: Vec<RunResult>,
+    /// The commands of earlier calls.
+    earlier: Vec<String>,
 }
 
 impl Kind for Suite<'_> {
@@ -415,17 +431,20 @@ impl Suite<'_> {
         let name = &self.experiment.benchmarks[0].summary_result_file;
         let path = self.folder.join(name);
         write_atomically_unsynced(&path, summary_csv(&self.runs).as_bytes())?;
-        engine::store(&self.folder.join("results.json"), &self.whole())
+        engine::store(&self.folder.join(RESULTS), &self.whole())
     }
 
     fn whole(&self) -> ExperimentResult {
+        let command = self
+            .args
+            .command_of(&self.experiment.id, self.experiment.text.as_deref());
+        let earlier = self.earlier.iter().filter(|earlier| **earlier != command);
         ExperimentResult {
             experiment: self.experiment.id.clone(),
             title: self.experiment.title.clone(),
             scale: self.args.scale,
-            command: self
-                .args
-                .command_of(&self.experiment.id, self.experiment.text.as_deref()),
+            earlier: earlier.cloned().collect(),
+            command,
             machine: Machine::inspect(self.folder),
             runs: self.runs.clone(),
             skipped: self.skipped.clone(),
