@@ -228,11 +228,35 @@ def test_the_suite_and_the_steps_that_run_it_are_understood(world):
     ran = world.run("regress", folder / "suite.yaml", "-o", world.folder / "results")
     # Only the bags are missing.
     assert ran.returncode == 2 and f"yard: cannot open {folder / 'bags/yard'}: no such file" in ran.stderr, ran.stderr
-    (job,) = yaml.safe_load((folder / "github.yml").read_text())["jobs"].values()
-    lines = [step["run"] for step in job["steps"] if "run" in step] + yaml.safe_load((folder / "gitlab.yml").read_text())["regress"]["script"]
-    for line in lines:
-        assert set(re.findall(r"--[a-z][a-z-]+", line)) <= flags_of(world, "regress")
-    assert sum(line.startswith("holdall regress suite.yaml -o results") for line in lines) == 2, lines
+    for lines, _ in ci_jobs():
+        (line,) = [line for line in lines if line.startswith("holdall ")]
+        assert line == "holdall regress suite.yaml -o results"
+        assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", line)) <= {*flags_of(world, "regress"), "-o"}
+
+
+def ci_jobs():
+    """The lines of shell in the job for each server of continuous integration, and whether it has submodules."""
+    (github,) = yaml.safe_load((EXAMPLES / "regress/github.yml").read_text())["jobs"].values()
+    runs = [line for step in github["steps"] for line in step.get("run", "").splitlines()]
+    with_submodules = any(step.get("with", {}).get("submodules") for step in github["steps"])
+    gitlab = yaml.safe_load((EXAMPLES / "regress/gitlab.yml").read_text())["regress"]
+    return (runs, with_submodules), (gitlab["before_script"] + gitlab["script"], "GIT_SUBMODULE_STRATEGY" in gitlab["variables"])
+
+
+def test_the_steps_that_run_a_suite_install_holdall_as_the_readme_does():
+    (github, has), (gitlab, also_has) = ci_jobs()
+    assert github == gitlab and has and also_has
+    (install,) = [line for line in github if line.startswith("make ")]
+    assert re.search(r"^make install\b", (ROOT / "README.md").read_text(), re.MULTILINE)
+    # What make would run in the folder of the submodule puts the program where root's shells find it.
+    steps = subprocess.run(shlex.split(install.replace(" holdall ", f" {ROOT} ")) + ["--dry-run"], capture_output=True, text=True)
+    assert steps.returncode == 0 and re.search(r"install .* /usr/local/bin/holdall$", steps.stdout, re.MULTILINE), steps
+    # The toolchain is installed as in the workflow that tests holdall itself, which has the file that names it.
+    (rustup,) = [line for line in github if "rustup" in line]
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    assert rustup in workflow and "image: ros:jazzy" in workflow and (ROOT / "rust-toolchain.toml").exists()
+    # And before the suite is run.
+    assert github.index(rustup) < github.index(install) < github.index("holdall regress suite.yaml -o results")
 
 
 def test_the_action_finds_damage_and_losses(world):

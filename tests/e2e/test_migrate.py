@@ -506,6 +506,80 @@ def test_bad_rules_and_values_make_no_bag(world):
     assert "expected one of foxy" in told.stderr
 
 
+def odd_bag(world, place, topic="/odd", name="odd_msgs/msg/Odd"):
+    """A bag of Foxy with classes, a range, and a type that no distribution has; in `ws` is the new package of the classes."""
+    before, rng = defined("foxy", {f"vision_msgs/{each}": text for each, text in VISION["old"].items()}), random.Random(place)
+    (fields,) = get_types_from_msg("int32 x", name).values()
+    before.register({name: fields})
+    vision("humble", "new", world.folder / "ws")
+    names = {"/class": "vision_msgs/msg/Classification2D", "/range": "sensor_msgs/msg/Range", topic: name}
+    return write(world.folder / place, before, {topic: (name, [message_of(before, rng, name) for _ in range(3)]) for topic, name in names.items()})
+
+
+CLASSES = """rules:
+- type: vision_msgs/msg/Classification2D
+  becomes: vision_msgs/msg/Classification
+  drop: [source_img]
+  lossy: true
+- type: vision_msgs/msg/ObjectHypothesis
+  fields: {class_id: id}
+"""
+
+
+def test_topics_that_stay_and_rules_that_find_nothing_are_named(world):
+    (world.folder / "fleet").mkdir()
+    bag = odd_bag(world, "fleet/one")
+    target = ["--definitions", world.folder / "ws", "--distro", "kilted"]
+    rules = world.folder / "rules.yaml"
+    # Detections are in other bags, and Wheel becomes a type that is known.
+    rules.write_text(f"{CLASSES}- type: vision_msgs/msg/Detection2D\n  fields: {{id: tracking_id}}\n- type: a_msgs/msg/Wheel\n  becomes: sensor_msgs/msg/Range\n")
+    said = done(world, "migrate", bag, "-o", world.folder / "new", *target, "--rules", rules).stderr
+    assert "unchanged, because the new definitions do not have their types: /odd (odd_msgs/msg/Odd)\n" in said, said
+    assert f"{rules}: no topic has what these rules are for: vision_msgs/msg/Detection2D (line 8), a_msgs/msg/Wheel (line 10)\n" in said, said
+    # The same rules for a folder of bags, one of which has no classes.
+    before, rng = store_of("foxy"), random.Random(9)
+    write(world.folder / "fleet/two", before, {"/range": ("sensor_msgs/msg/Range", [message_of(before, rng, "sensor_msgs/msg/Range")])})
+    ran = done(world, "migrate", world.folder / "fleet", "-o", world.folder / "fleet-new", *target, "--rules", rules)
+    assert ran.stdout.splitlines()[-1] == "2 of 2 bags migrated; 0 without other definitions", ran.stdout
+    # A type that no definition has.
+    rules.write_text(f"{CLASSES}- type: vision_msgs/msg/ObjectHypotesis\n  fields: {{class_id: id}}\n")
+    for verb in (["migrate", bag, "-o", world.folder / "typo"], ["check", bag], ["migrate", world.folder / "fleet", "-o", world.folder / "typo"]):
+        said = done(world, *verb, *target, "--rules", rules, code=2).stderr
+        assert f"{rules}, line 8: vision_msgs/msg/ObjectHypotesis: no definition of this type is in the bag" in said, said
+    said = done(world, "play", bag, *target, "--migrate", rules, code=2).stderr
+    assert "line 8: vision_msgs/msg/ObjectHypotesis: no definition of this type" in said and not (world.folder / "typo").exists(), said
+
+
+def test_types_of_services_stay_under_another_distribution_and_are_named(world):
+    bag = odd_bag(world, "bag", "/set/_service_event", "std_srvs/srv/SetBool_Event")
+    target = ["--definitions", world.folder / "ws", "--distro", "kilted", "--rules", "ros2"]
+    said = done(world, "migrate", bag, "-o", world.folder / "new", *target).stderr
+    assert "do not have their types: /set/_service_event (std_srvs/srv/SetBool_Event)\n" in said, said
+    listed = json.loads(done(world, "check", bag, *target, "--json", code=1).stdout)["definitions"]
+    assert {each["topic"]: each["definition"] for each in listed} == {"/class": "other", "/range": "other", "/set/_service_event": "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"int32 x\nmissing_msgs/Thing thing", "no definition of missing_msgs/msg/Thing was found, which odd_msgs/msg/Odd needs"),
+        (b"int32 x\nint32", "definition of odd_msgs/msg/Odd, line 2: "),
+        (b"int32 x # 20 \xb0C", "it is not a text of at most 1048576 bytes in UTF-8"),
+    ],
+    ids=["missing", "syntax", "latin"],
+)
+def test_new_definitions_that_cannot_be_used_are_named_with_what_is_missing(world, text, reason):
+    bag = odd_bag(world, "bag")
+    file = world.folder / "ws/odd_msgs/msg/Odd.msg"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(text)
+    target = ["--definitions", world.folder / "ws", "--distro", "kilted"]
+    for verb in (["check", bag], ["migrate", bag, "-o", world.folder / "new", "--rules", "ros2"], ["play", bag, "--migrate", "ros2"]):
+        said = done(world, *verb, *target, code=2).stderr
+        assert f"the new definitions cannot be used: {file}: {reason}" in said, said
+    assert not (world.folder / "new").exists()
+
+
 def test_play_warns_of_other_definitions_and_migrates_on_the_way(world):
     before, rng = store_of("humble"), random.Random(5)
     name = "sensor_msgs/msg/Range"

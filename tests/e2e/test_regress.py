@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import struct
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from conftest import DEADLINE_S, NODES, messages_of
+from mcap.reader import make_reader
+from test_episodes import ask, more_messages
 from test_lockstep import COUNT, drive  # noqa: F401
 
 NODE = NODES / "under_test.py"
@@ -144,6 +147,71 @@ def test_cases_run_side_by_side_in_domains_of_their_own(world, drive):  # noqa: 
     regress(world, suite, "-j", "2")
     answers = [result(world, f"case{number}")["play"]["steps"]["answers"]["/filtered"] for number in range(4)]
     assert len({answer["sha256"] for answer in answers}) == 1 and answers[0]["messages"] == COUNT
+
+
+def stamp(data):
+    """The stamp in the header of a serialized message."""
+    return struct.unpack_from("<iI", data, 4)
+
+
+def with_episodes(world):
+    """A bag with two episodes of /imu."""
+    talker = world.talker({"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": None, "rate_hz": 100, "first": 1})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/imu", "-o", world.folder / "lab", "--control-socket", world.folder / "s")
+    recorder.wait_until_says("Listening for topics...")
+    for task in ("pick", "place"):
+        more_messages(world, 20)
+        ask(world, "start", f"task={task}")
+        more_messages(world, 20)
+        ask(world, "stop")
+    more_messages(world, 20)
+    assert recorder.stop()[0] == 0
+    talker.interrupt()
+    talker.process.wait(30)
+    return world.folder / "lab"
+
+
+def inputs(bag, begin, end):
+    """Stamps of the messages on /imu between two times of receipt, as pip mcap reads them."""
+    with open(next(bag.glob("*.mcap")), "rb") as stream:
+        return [stamp(message.data) for _, _, message in make_reader(stream).iter_messages(topics=["/imu"]) if begin <= message.log_time <= end]
+
+
+def test_ten_cases_with_parts_of_bags_other_names_and_other_qos_run_side_by_side(world, drive):  # noqa: F811
+    lab, must = with_episodes(world), {"must": ["/filtered: orientation.x > 0"]}
+    durability, step = "{durability: transient_local}", {"step-by": ["/imu=/filtered"]}
+    overrides = world.folder / "qos.yaml"
+    overrides.write_text("/imu:\n  durability: transient_local\n")
+    cases = {
+        "whole": ({}, must),
+        "late": ({"delay_s": [0, 0.02]}, must),
+        "window": ({}, {**must, "play": {"start": 0.4, "end": 0.8}}),
+        "episode": ({}, {**must, "bag": str(lab), "play": {"episode": 2}}),
+        "renamed": ({"input": "/imu_raw"}, {**must, "play": {"remap": ["/imu:=/imu_raw"], "step-by": ["/imu_raw=/filtered"]}}),
+        "latched": ({"latched": True}, {**must, "play": {"qos-override": f"/imu: {durability}"}}),
+        "file": ({"latched": True}, {**must, "play": {"qos-profile-overrides-path": str(overrides)}}),
+        "deaf": ({"latched": True}, {**must, "play": {**step, "step-timeout": 0.5}}),
+        "wrong": ({}, {"must": ["/filtered: orientation.x < 10"]}),
+        "crash": ({"crash_after": 5}, must),
+    }
+    ran = regress(world, write_suite(world, drive, cases), "-j", "2", "--json", code=1)
+    found = {case["case"]: case for case in json.loads(ran.stdout)}
+    passed = ["whole", "late", "window", "episode", "renamed", "latched", "file"]
+    wanted = {**dict.fromkeys(passed, "passed"), "deaf": "error", "wrong": "failed", "crash": "error"}
+    assert {name: case["outcome"] for name, case in found.items()} == wanted, ([case["problems"] for case in found.values()], logs(world))
+    tree = ElementTree.parse(world.folder / "results" / "junit.xml").getroot()
+    assert (tree.get("tests"), tree.get("failures"), tree.get("errors")) == ("10", "1", "2")
+    assert [case.get("name") for case in tree.iter("testcase")] == list(cases)
+    # Each part of a bag, as a foreign reader finds it.
+    with open(next(drive.glob("*.mcap")), "rb") as stream:
+        first = min(message.log_time for _, _, message in make_reader(stream).iter_messages())
+    episode = world.info(lab)["episodes"][1]
+    answered = {name: [stamp(data) for data in messages_of(world.folder / "results" / name / "outputs")["/filtered"]] for name in passed}
+    assert answered["window"] == inputs(drive, first + 400_000_000, first + 800_000_000) and 10 < len(answered["window"]) < 30
+    assert answered["episode"] == inputs(lab, episode["start_ns"], episode["end_ns"]) and len(answered["episode"]) >= 20
+    for name in ("whole", "late", "renamed", "latched", "file"):
+        assert answered[name] == inputs(drive, 0, 2**63), name
 
 
 def start_slow_case(world, drive):  # noqa: F811

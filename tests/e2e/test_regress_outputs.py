@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 from buckets import SERVER, free_port
 from conftest import HOLDALL, NODES, cdr_string, messages_of
+from mcap.reader import make_reader
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from test_lockstep import COUNT, drive  # noqa: F401
 from test_regress import NODE, command, logs, regress, result
+from test_small import decoded
+from test_video import HEIGHT, WIDTH, encode, moving
+from test_video import write as write_video
 from test_zenoh import STRING_HASH
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
@@ -92,13 +96,13 @@ def images(seed, noise):
     return [np.clip(base + number + rng.normal(0, noise * (1 + number), base.shape), 0, 255).astype(np.uint8) for number in range(10)]
 
 
-def write(path, topics):
+def write(path, topics, step_nanos=STEP_NANOS):
     with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         for topic, values in topics.items():
             name = values[0].__msgtype__
             connection = writer.add_connection(topic, name, typestore=STORE)
             for number, value in enumerate(values):
-                writer.write(connection, START + number * STEP_NANOS, bytes(STORE.serialize_cdr(value, name)))
+                writer.write(connection, START + number * step_nanos, bytes(STORE.serialize_cdr(value, name)))
     return path
 
 
@@ -297,6 +301,83 @@ def test_images_are_judged_as_by_an_independent_computation(world):
     tree = ElementTree.parse(world.folder / "results" / "junit.xml").getroot()
     said = {case.get("name"): case.findtext("system-out") for case in tree.iter("testcase")}
     assert f"/camera: SSIM {min(values):.4f} at worst" in said["like"], said
+
+
+def test_images_of_video_are_judged_as_another_decoder_shows_them(world, ffmpeg):
+    folder = world.folder / "suite"
+    folder.mkdir()
+
+    def noisy(number, size):
+        noise = np.random.default_rng(number).normal(0, 20, (size[1], size[0], 3))
+        return np.clip(moving(number, size) + noise, 0, 255).astype(np.uint8)
+
+    streams = {name: encode("h264", 30, scene=scene) for name, scene in {"golden": moving, "now": noisy}.items()}
+    topics = {"/camera": "foxglove_msgs/msg/CompressedVideo", "/isaac": "sensor_msgs/msg/CompressedImage"}
+    for name, stream in streams.items():
+        write_video(folder / f"{name}.mcap", {topic: (kind, "h264", list(enumerate(stream))) for topic, kind in topics.items()})
+    pictures = [decoded(b"".join(stream), "h264", WIDTH, HEIGHT)[0] for stream in streams.values()]
+    values = [ssim(a, b) for a, b in zip(*pictures, strict=True)]
+    assert len(values) == 30 and 0.2 < min(values) < max(values) < 0.97, values
+    case = {"now": "now.mcap", "outputs": list(topics), "golden": "golden.mcap"}
+    limits = {"like": min(values) - 0.01, "unlike": max(values) + 0.02}
+    ran = regress(world, suite_of(world, {name: {**case, "images": {topic: {"ssim": limit} for topic in topics}} for name, limit in limits.items()}), code=4)
+    assert "passed  like" in ran.stdout, (ran.stdout, logs(world))
+    for topic in topics:
+        judged = result(world, "like")["topics"][topic]["images"]
+        assert judged["images"] == 30 and judged["ssim_min"] == pytest.approx(min(values), abs=0.01), (topic, judged)
+        assert judged["sum"] == pytest.approx(sum(values), abs=0.3), (topic, judged)
+        assert result(world, "unlike")["topics"][topic]["different"] == 30, topic
+
+
+def test_counts_and_rates_are_judged_within_their_limits(world):
+    folder = world.folder / "suite"
+    folder.mkdir()
+    poses = messages(track(1, 0, False))["/pose"]
+    write(folder / "golden", {"/pose": poses})
+    # Each tenth is missing; at a tenth of the rate.
+    write(folder / "now", {"/pose": [pose for number, pose in enumerate(poses) if number % 10]})
+    write(folder / "slow", {"/pose": poses[:12]}, 10 * STEP_NANOS)
+    case = {"now": "now", "outputs": ["/pose"], "golden": "golden"}
+    cases = {
+        "near": {**case, "counts": {"/pose": "10%"}, "rates": {"/pose": "60%"}},
+        "each": case,
+        "few": {**case, "counts": {"/pose": 5}},
+        "slow": {**case, "now": "slow", "counts": {"/pose": "any"}, "rates": {"/pose": "60%"}},
+    }
+    ran = regress(world, suite_of(world, {name: dict(each) for name, each in cases.items()}), code=4)
+    assert "passed  near" in ran.stdout, (ran.stdout, logs(world))
+    assert re.search(r"FAILED  each .*\n +/pose: 6 of 60 messages missing\n", ran.stdout), ran.stdout
+    assert re.search(r"FAILED  few .*\n +/pose: 54 messages beside 60 golden ones, at most 5 apart\n", ran.stdout), ran.stdout
+    assert re.search(r"FAILED  slow .*\n +/pose: \d\.\d{3} messages per second beside 50\.000, at most 60% apart\n", ran.stdout), ran.stdout
+    (outputs,) = (world.folder / "results/near/outputs").glob("*.mcap")
+    with open(outputs, "rb") as stream:
+        times = [message.log_time for _, _, message in make_reader(stream).iter_messages()]
+    rate = result(world, "near")["topics"]["/pose"]["rate"]
+    assert rate["golden_hz"] == pytest.approx(50) and rate["found_hz"] == pytest.approx((len(times) - 1) / (times[-1] - times[0]) * 1e9)
+    (note,) = [note for note in result(world, "near")["notes"] if note.startswith("/pose: ")]
+    assert "54 messages beside 60 golden ones, at most 10% apart, 54 pairs compared; " in note, note
+
+
+def test_a_detector_that_does_not_see_each_message_is_judged_by_counts(world, drive):  # noqa: F811
+    folder = world.folder / "suite"
+    folder.mkdir()
+    case = {"bag": str(drive), "outputs": ["/filtered"], "golden": "golden", "settle": 1}
+    step = {"step-by": ["/imu=/filtered"], "topics": ["/imu"]}
+    suite = suite_of(world, {"all": {**case, "command": command(folder, "all"), "play": step}})
+    regress(world, suite, code=4)
+    regress(world, suite, "--update-golden")
+    # It works on one message for as long as five take to come, and keeps one.
+    busy = {**case, "command": command(folder, "busy", depth=1, delay_s=[0.1, 0.15]), "play": {"topics": ["/imu"]}}
+    busy["tolerances"] = {"/filtered": {"orientation": "any", "angular_velocity": "any"}}
+    counts = {name: {"counts": {"/filtered": limit}} for name, limit in {"counted": "95%", "exact": "1%"}.items()}
+    counts["counted"]["rates"] = {"/filtered": "95%"}
+    ran = regress(world, suite_of(world, {"each": busy, **{name: {**busy, **limits} for name, limits in counts.items()}}), code=4)
+    assert "passed  counted" in ran.stdout, (ran.stdout, logs(world))
+    assert re.search(rf"FAILED  each .*\n +/filtered: \d+ of {COUNT} messages missing\n", ran.stdout), ran.stdout
+    assert re.search(rf"FAILED  exact .*\n +/filtered: \d+ messages beside {COUNT} golden ones, at most 1% apart\n", ran.stdout), ran.stdout
+    compared = result(world, "counted")["topics"]["/filtered"]
+    seen = messages_of(world.folder / "results/counted/outputs")["/filtered"]
+    assert (compared["found"], compared["missing"], compared["extra"], compared["different"]) == (len(seen), COUNT - len(seen), 0, 0), compared
 
 
 def test_limits_of_a_topic_without_golden_messages_fail(world):

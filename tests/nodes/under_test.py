@@ -12,6 +12,8 @@ PLAN: {"input": TOPIC, "output": TOPIC}, and each optional:
   "crash_after": N        the process ends without a word after N messages
   "leave_after": N        the node is taken down after N messages
   "skip": N               it does not answer the Nth message
+  "depth": N              it keeps N messages that wait (default 50)
+  "latched": true         hears publishers alone whose durability is transient local
   "mute_after": N         it hears, and answers no more, after N messages
 The input is a sensor_msgs/msg/Imu. The answer has its header, and a running mean, so that one message more, less or in another order is seen in all that follow.
 It reports {"event": "ready"}, ends at SIGINT or SIGTERM, and then reports {"event": "done", "times": what its clock said at each answer, ns, with sim_time}.
@@ -26,7 +28,7 @@ import time
 
 import rclpy
 from rclpy.parameter import Parameter
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import Imu
 from std_msgs.msg import String
 
@@ -40,7 +42,9 @@ class UnderTest:
         overrides = [Parameter("use_sim_time", value=bool(plan.get("sim_time")))]
         self.node = rclpy.create_node("under_test", enable_rosout=False, parameter_overrides=overrides)
         self.publisher = self.node.create_publisher(String if plan.get("text") else Imu, plan["output"], QoSProfile(depth=50))
-        self.node.create_subscription(Imu, plan["input"], self.hear, QoSProfile(depth=50))
+        durability = DurabilityPolicy.TRANSIENT_LOCAL if plan.get("latched") else DurabilityPolicy.VOLATILE
+        qos = QoSProfile(depth=plan.get("depth", 50), durability=durability)
+        self.node.create_subscription(Imu, plan["input"], self.hear, qos)
         self.heard, self.mean = 0, 0.0
         self.times = []
         self.stop = False

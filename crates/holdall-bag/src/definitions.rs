@@ -27,11 +27,11 @@ pub struct DefinitionFolders {
     distribution: Option<Distribution>,
 }
 
-/// Why a folder cannot be searched.
+/// Why a folder cannot be searched, or a file in it cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct DefinitionFolderError {
-    /// The folder.
+    /// The folder, or the file.
     pub path: PathBuf,
     /// The cause, one clause.
     pub reason: String,
@@ -83,9 +83,21 @@ impl DefinitionFolders {
         self.folders.is_empty() && self.prefixes.is_empty() && self.distribution.is_none()
     }
 
-    /// The definition of a type.
-    pub fn define(&self, type_name: &str) -> Option<Definition> {
-        self.find(type_name, "").map(|(definition, _)| definition)
+    /// The definition of a type; `None` if no file has it.
+    ///
+    /// # Errors
+    /// A file that has it and cannot be used, or needs a type that is missing.
+    pub fn define(&self, type_name: &str) -> Result<Option<Definition>, DefinitionFolderError> {
+        if let Some(found) = self.resolve(type_name) {
+            return found.map(|(definition, _)| Some(definition));
+        }
+        match self.listed(defining_type(type_name)).next() {
+            Some(path) => Err(DefinitionFolderError {
+                path: path.clone(),
+                reason: format!("it is not a text of at most {SOURCE_BYTES_MAX} bytes in UTF-8"),
+            }),
+            None => Ok(None),
+        }
     }
 
     /// The folders that were given, without the prefixes.
@@ -96,18 +108,26 @@ impl DefinitionFolders {
     /// The definition of a type with the file that has it. With a hash only a definition of that hash is taken. Types that the files need and
     /// lack are those of ROS 2 Jazzy.
     pub(crate) fn find(&self, type_name: &str, type_hash: &str) -> Option<(Definition, PathBuf)> {
-        if self.is_empty() {
-            return None;
-        }
+        let (definition, path) = self.resolve(type_name)?.ok()?;
+        let is_same = type_hash.is_empty() || definition.type_hash() == type_hash;
+        is_same.then_some((definition, path))
+    }
+
+    /// The definition of a type with the file that has it; `None` if no file that can be read has it.
+    fn resolve(&self, type_name: &str) -> Option<Result<(Definition, PathBuf), DefinitionFolderError>> {
         let (path, _) = self.source(defining_type(type_name))?;
         let bundle = Bundle::embedded();
         let lookup = |name: &str| match self.source(name) {
             Some((_, source)) => Some(source),
             None => bundle.get(name),
         };
-        let definition = Definition::resolve(type_name, lookup).ok()?;
-        let is_same = type_hash.is_empty() || definition.type_hash() == type_hash;
-        is_same.then_some((definition, path))
+        Some(match Definition::resolve(type_name, lookup) {
+            Ok(definition) => Ok((definition, path)),
+            Err(error) => Err(DefinitionFolderError {
+                path,
+                reason: error.to_string(),
+            }),
+        })
     }
 
     /// As a bag stores it.
@@ -116,14 +136,19 @@ impl DefinitionFolders {
         Some(definition.message_definition())
     }
 
+    /// The files of a type in the folders, the first one counts.
+    fn listed(&self, type_name: &str) -> impl Iterator<Item = &PathBuf> {
+        let mut parts = type_name.split('/');
+        let mut part = || parts.next().unwrap_or_default().to_owned();
+        let (package, kind, name) = (part(), part(), part());
+        let in_package = self.files.get(&(package, kind.clone(), name.clone()));
+        let alone = self.files.get(&(String::new(), kind, name));
+        in_package.into_iter().chain(alone).flatten()
+    }
+
     /// The file of a type, and its text.
     fn source(&self, type_name: &str) -> Option<(PathBuf, InterfaceSource)> {
-        let mut parts = type_name.split('/');
-        let (package, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
-        let key = |package: &str| (package.to_owned(), kind.to_owned(), name.to_owned());
-        let in_package = self.files.get(&key(package)).into_iter().flatten();
-        let alone = self.files.get(&key("")).into_iter().flatten();
-        let mut in_folders = in_package.chain(alone).filter_map(|path| read(path));
+        let mut in_folders = self.listed(type_name).filter_map(|path| read(path));
         let in_prefixes = || {
             let mut prefixes = self.prefixes.iter();
             prefixes.find_map(|prefix| in_share(prefix, type_name))
@@ -298,6 +323,39 @@ mod tests {
         let folders = DefinitionFolders::open(vec![folder.path().to_owned()], Vec::new()).unwrap();
         assert!(folders.find("my_msgs/msg/Stamped", "").is_some());
         assert!(folders.find("std_msgs/msg/Header", "").is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named_with_the_reason() {
+        let folder = written(&[
+            ("my_msgs/msg/Wheel.msg", "other_msgs/Rim rim"),
+            ("my_msgs/msg/Typo.msg", "int32 x\nint32"),
+            ("my_msgs/msg/Good.msg", "int32 x"),
+        ]);
+        std::fs::write(folder.path().join("my_msgs/msg/Latin.msg"), b"int32 x # \xb0").unwrap();
+        let folders = DefinitionFolders::open(vec![folder.path().to_owned()], Vec::new()).unwrap();
+        for (name, reason) in [
+            (
+                "Wheel",
+                "no definition of other_msgs/msg/Rim was found, which my_msgs/msg/Wheel needs",
+            ),
+            ("Typo", "line 2"),
+            ("Latin", "UTF-8"),
+        ] {
+            let error = folders
+                .define(&format!("my_msgs/msg/{name}"))
+                .unwrap_err()
+                .to_string();
+            let path = folder.path().join(format!("my_msgs/msg/{name}.msg"));
+            assert!(
+                error.starts_with(&*path.to_string_lossy()) && error.contains(reason),
+                "{error}"
+            );
+        }
+        assert!(folders.define("my_msgs/msg/Good").unwrap().is_some());
+        for unknown in ["my_msgs/msg/Other", "my_msgs", ""] {
+            assert!(folders.define(unknown).unwrap().is_none(), "{unknown}");
+        }
     }
 
     #[test]

@@ -9,5 +9,6 @@ pub mod mp4;
 pub mod picture_file;
 pub mod pixels;
 pub mod recode;
+pub mod similarity;
 
 pub use holdall_model::{carried, elementary};

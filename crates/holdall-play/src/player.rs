@@ -400,7 +400,7 @@ fn migrations<'t>(
     };
     let target = Target {
         rules,
-        define: &|name| folders.define(name),
+        define: &|name| folders.define(name).map_err(|error| error.to_string()),
     };
     let mut decoders = Decoders::new(bags.clone());
     let compared = target.compare_all(topics.cloned(), |type_name, hash| {

@@ -13,7 +13,7 @@ pub fn text(topics: &[(TopicInfo, Compared)], paint: Paint) -> String {
     for (topic, compared) in topics {
         let (name, type_name) = (Outside(&topic.name), Outside(&topic.type_name));
         let what = match compared {
-            Compared::Same => continue,
+            Compared::Same(_) => continue,
             Compared::Unknown => paint.faint("not in these definitions"),
             Compared::Undefined => paint.bad("the bag has no definition of it"),
             Compared::Other(_) => paint.bad("another definition"),
@@ -57,7 +57,7 @@ pub fn text(topics: &[(TopicInfo, Compared)], paint: Paint) -> String {
 pub fn json(topics: &[(TopicInfo, Compared)]) -> Value {
     let topics = topics.iter().map(|(topic, compared)| {
         let word = match compared {
-            Compared::Same => "same",
+            Compared::Same(_) => "same",
             Compared::Unknown => "unknown",
             Compared::Undefined => "undefined",
             Compared::Other(_) => "other",

@@ -13,7 +13,8 @@ pub use frames::Frames;
 pub use junit::junit;
 pub use page::page;
 pub use result::{
-    CaseOutcome, CaseResult, FieldDistance, ImageComparison, MessageDifference, TopicComparison,
+    CaseOutcome, CaseResult, FieldDistance, ImageComparison, MessageDifference, RateComparison,
+    TopicComparison,
 };
 pub use suite::{Case, ImageLimits, Ready, Suite};
 pub use tolerance::{Tolerance, Tolerances};

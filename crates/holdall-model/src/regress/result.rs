@@ -1,6 +1,6 @@
 //! What a regression run has found.
 
-use super::TrajectoryComparison;
+use super::{Tolerance, TrajectoryComparison};
 use crate::{time::Timestamp, units::counted};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,6 +62,43 @@ pub struct TopicComparison {
     /// Its images, where they have limits.
     #[serde(default)]
     pub images: Option<ImageComparison>,
+    /// How much the numbers of messages may differ; `None` if each message has to have one beside it.
+    #[serde(default)]
+    pub counts: Option<Tolerance>,
+    /// Its messages per second, where they have a limit.
+    #[serde(default)]
+    pub rate: Option<RateComparison>,
+}
+
+/// Messages per second of a topic beside those of the golden bag, by the times of receipt; `None` with fewer than two of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateComparison {
+    /// Those of the golden bag.
+    pub golden_hz: Option<f64>,
+    /// Those of the outputs.
+    pub found_hz: Option<f64>,
+    /// How much they may differ.
+    pub limit: Tolerance,
+}
+
+impl RateComparison {
+    /// Both, one clause.
+    fn figures(&self) -> String {
+        let [golden, found] = [self.golden_hz, self.found_hz].map(|rate| match rate {
+            Some(hertz) => format!("{hertz:.3}"),
+            None => "no".to_owned(),
+        });
+        format!(
+            "{found} messages per second beside {golden}, at most {} apart",
+            self.limit
+        )
+    }
+
+    fn is_near(&self) -> bool {
+        let both = self.golden_hz.zip(self.found_hz);
+        self.limit == Tolerance::Any
+            || both.is_some_and(|(golden, found)| self.limit.takes_numbers(golden, found))
+    }
 }
 
 /// How similar images are to the golden ones.
@@ -176,16 +213,21 @@ impl TopicComparison {
     pub fn problem(&self) -> Option<String> {
         let mut parts = Vec::new();
         let pairs = self.golden.saturating_sub(self.missing);
-        if self.missing > 0 {
-            parts.push(format!(
-                "{} of {} missing",
-                self.missing,
-                counted(self.golden, "message")
-            ));
+        match self.counts {
+            Some(limit) if limit.takes_numbers(self.golden as f64, self.found as f64) => {}
+            Some(_) => parts.extend(self.count_figures()),
+            None => {
+                if self.missing > 0 {
+                    let golden = counted(self.golden, "message");
+                    parts.push(format!("{} of {golden} missing", self.missing));
+                }
+                if self.extra > 0 {
+                    parts.push(format!("{} more", counted(self.extra, "message")));
+                }
+            }
         }
-        if self.extra > 0 {
-            parts.push(format!("{} more", counted(self.extra, "message")));
-        }
+        let rate = self.rate.iter().filter(|rate| !rate.is_near());
+        parts.extend(rate.map(RateComparison::figures));
         if self.different > 0 {
             let of = format!("{} of {pairs} differ", self.different);
             let first = self.first.first().and_then(|first| first.fields.iter().next());
@@ -200,11 +242,35 @@ impl TopicComparison {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
+    /// How many messages there are, where that has a limit, one clause.
+    fn count_figures(&self) -> Option<String> {
+        let limit = self.counts?;
+        let found = counted(self.found, "message");
+        Some(format!(
+            "{found} beside {} golden ones, at most {limit} apart",
+            self.golden
+        ))
+    }
+
     /// The figures that were judged beside fields, one clause; `None` without such limits.
     pub fn figures(&self) -> Option<String> {
+        let counts = self.count_figures().map(|counts| match self.trajectory {
+            Some(_) => counts,
+            None => format!(
+                "{counts}, {} compared",
+                counted(self.golden.saturating_sub(self.missing), "pair")
+            ),
+        });
+        let rate = self.rate.iter().map(RateComparison::figures);
         let trajectory = self.trajectory.iter().map(TrajectoryComparison::figures);
         let images = self.images.iter().filter(|images| images.images > 0);
-        let figures: Vec<String> = trajectory.chain(images.map(ImageComparison::figures)).collect();
+        let images = images.map(ImageComparison::figures);
+        let figures: Vec<String> = counts
+            .into_iter()
+            .chain(rate)
+            .chain(trajectory)
+            .chain(images)
+            .collect();
         (!figures.is_empty()).then(|| figures.join("; "))
     }
 }
@@ -271,5 +337,42 @@ mod tests {
             "2 of 10 messages missing, 1 message more, 1 of 8 differ, the first in x: 1 became 2"
         );
         assert_eq!(TopicComparison::default().problem(), None);
+    }
+
+    #[test]
+    fn counts_and_rates_are_judged_by_their_limits() {
+        let limit = |text: &str| Some(Tolerance::try_from(text.to_owned()).unwrap());
+        let comparison = |counts: &str, rate: &str| TopicComparison {
+            golden: 60,
+            found: 54,
+            missing: 10,
+            extra: 4,
+            counts: limit(counts),
+            rate: Some(RateComparison {
+                golden_hz: Some(10.0),
+                found_hz: Some(9.0),
+                limit: limit(rate).unwrap(),
+            }),
+            ..TopicComparison::default()
+        };
+        let near = comparison("10%", "10%");
+        assert_eq!(near.problem(), None);
+        assert_eq!(
+            near.figures().unwrap(),
+            "54 messages beside 60 golden ones, at most 10% apart, 50 pairs compared; \
+             9.000 messages per second beside 10.000, at most 10% apart"
+        );
+        assert_eq!(
+            comparison("5", "0.5").problem().unwrap(),
+            "54 messages beside 60 golden ones, at most 5 apart, 9.000 messages per second beside 10.000, at most 0.5 apart"
+        );
+        let mut silent = comparison("any", "50%");
+        silent.rate.as_mut().unwrap().found_hz = None;
+        assert_eq!(
+            silent.problem().unwrap(),
+            "no messages per second beside 10.000, at most 50% apart"
+        );
+        let text = serde_json::to_string(&silent).unwrap();
+        assert_eq!(serde_json::from_str::<TopicComparison>(&text).unwrap(), silent);
     }
 }

@@ -1,6 +1,6 @@
 //! A suite of regression runs, as its YAML file has it.
 
-use super::{Tolerances, TrajectoryLimits};
+use super::{Tolerance, Tolerances, TrajectoryLimits};
 use crate::{
     YamlError,
     names::validate_full_name,
@@ -43,6 +43,12 @@ pub struct Case {
     /// How much they may differ from it, by topic.
     #[serde(default)]
     pub tolerances: BTreeMap<String, Tolerances>,
+    /// How much the number of messages may differ from it, by topic; which of them have none beside them then does not count.
+    #[serde(default)]
+    pub counts: BTreeMap<String, Tolerance>,
+    /// How much the messages per second may differ from it, by topic.
+    #[serde(default)]
+    pub rates: BTreeMap<String, Tolerance>,
     /// Topics whose poses are compared as a trajectory, instead of message by message.
     #[serde(default)]
     pub trajectories: BTreeMap<String, TrajectoryLimits>,
@@ -213,6 +219,8 @@ impl Case {
         ];
         let limited = [
             ("tolerances", self.tolerances.keys().collect::<Vec<_>>()),
+            ("counts", self.counts.keys().collect()),
+            ("rates", self.rates.keys().collect()),
             ("trajectories", self.trajectories.keys().collect()),
             ("images", self.images.keys().collect()),
         ];
@@ -257,7 +265,7 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Tolerance, *};
+    use super::*;
 
     const SMALL: &str = "
 version: 1
@@ -331,6 +339,12 @@ cases:
                 "golden: golden/yard\n    images: {/other: {ssim: 1}}",
                 "none of the outputs",
             ),
+            (
+                "golden: golden/yard",
+                "golden: golden/yard\n    counts: {/other: 5}",
+                "counts has /other, which is none of the outputs",
+            ),
+            ("must: [", "rates: {/tracks: 5%}\n    must: [", "expected golden"),
             ("within: 5", "within: -5", "within"),
             ("limit: 30", "limit: 1e18", "limit"),
             ("cases:", "case:", "a suite has no case"),

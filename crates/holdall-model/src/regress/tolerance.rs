@@ -1,12 +1,12 @@
 //! How much a field may differ: by its name, or that of a part of the message that it is in.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// How much a number may differ.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Tolerance {
     /// At most this much.
     Absolute(f64),
@@ -37,12 +37,34 @@ impl TryFrom<String> for Tolerance {
     }
 }
 
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absolute(most) => write!(f, "{most}"),
+            // 0.07 is not exactly 7 %.
+            Self::Relative(part) => write!(f, "{}%", (part * 1e8).round() / 1e6),
+            Self::Any => write!(f, "any"),
+        }
+    }
+}
+
+impl From<Tolerance> for String {
+    fn from(tolerance: Tolerance) -> Self {
+        tolerance.to_string()
+    }
+}
+
 impl Tolerance {
     /// Whether two values of a field are near enough.
     pub fn takes(self, first: &Value, second: &Value) -> bool {
         let (Some(first), Some(second)) = (first.as_f64(), second.as_f64()) else {
             return self == Self::Any;
         };
+        self.takes_numbers(first, second)
+    }
+
+    /// The same for numbers.
+    pub fn takes_numbers(self, first: f64, second: f64) -> bool {
         let apart = (first - second).abs();
         match self {
             Self::Absolute(most) => apart <= most,
@@ -126,6 +148,18 @@ mod tests {
         assert!(near("10%", json!(-100), json!(-91)) && !near("10%", json!(100), json!(-100)));
         assert!(!near("1", json!("a"), json!("b")) && near("any", json!("a"), json!("b")));
         assert!(!near("1", json!(null), json!(0.5)), "NaN has no number");
+    }
+
+    #[test]
+    fn a_tolerance_is_written_as_it_is_read() {
+        for text in ["0.01", "7%", "0.5%", "12", "any"] {
+            assert_eq!(tolerance(text).unwrap().to_string(), text);
+            let json = serde_json::to_string(&tolerance(text).unwrap()).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Tolerance>(&json).unwrap(),
+                tolerance(text).unwrap()
+            );
+        }
     }
 
     #[test]

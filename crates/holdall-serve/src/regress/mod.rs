@@ -3,14 +3,14 @@
 mod ready;
 mod software;
 
-use holdall_bag::reader::{Bag, BagSet, ReadError};
+use holdall_bag::reader::{Bag, BagMessage, BagSet, ReadError};
 use holdall_io::{
     clock::Clock,
     fs,
     output::{publish_dir, remove_dir_all},
     process::{EndSignal, end_group},
 };
-use holdall_media::likeness::ssim_of_messages;
+use holdall_media::similarity::Similarity;
 use holdall_model::{
     contract::{Contract, Outcome, RuleVerdict, Verdict, Violation},
     regress::{Case, CaseOutcome, CaseResult},
@@ -28,6 +28,7 @@ use holdall_transport::Transport;
 use ready::{Awaited, Seen};
 use software::Software;
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
@@ -285,7 +286,10 @@ pub fn compare(case: &Case, place: &Place<'_>) -> Result<CaseResult, String> {
         } else {
             let golden = BagSet::open(&[golden]).map_err(|error| error.to_string())?;
             let found = BagSet::from(vec![found.clone()]);
-            let compared = compare_outputs(&golden, &found, case, &ssim_of_messages);
+            let similarity = Similarity::find([&golden, &found], |topic| case.images.contains_key(topic))?;
+            let similarity = RefCell::new(similarity);
+            let likeness = |messages: [&BagMessage; 2]| similarity.borrow_mut().of(messages);
+            let compared = compare_outputs(&golden, &found, case, &likeness);
             let (topics, problems) = compared.map_err(|error| error.to_string())?;
             result.problems.extend(problems);
             if topics.values().all(|topic| topic.golden == 0 && topic.found == 0) {

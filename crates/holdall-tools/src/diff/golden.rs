@@ -11,8 +11,8 @@ use holdall_bag::{
 };
 use holdall_model::{
     regress::{
-        Case, ImageComparison, MessageDifference, Tolerance, Tolerances, TopicComparison, Trajectory,
-        TrajectoryComparison, TrajectoryLimits,
+        Case, ImageComparison, MessageDifference, RateComparison, Tolerance, Tolerances, TopicComparison,
+        Trajectory, TrajectoryComparison, TrajectoryLimits,
     },
     topic::TopicInfo,
 };
@@ -27,8 +27,8 @@ use std::{
 const LISTED_MAX: usize = 10;
 const FIELDS_MAX: usize = 20;
 
-/// How similar the images in two messages of a type are, or one clause.
-pub type Likeness<'a> = dyn Fn(&str, &[u8], &[u8]) -> Result<f64, String> + 'a;
+/// How similar the images in a message of the golden bag and in one of the outputs are, or one clause.
+pub type Likeness<'a> = dyn Fn([&BagMessage; 2]) -> Result<f64, String> + 'a;
 
 /// What images are compared by, beside their other fields.
 const SSIM: &str = "SSIM";
@@ -48,11 +48,10 @@ pub(super) struct Side {
 struct Rules<'a> {
     tolerances: &'a Tolerances,
     likeness: Option<&'a Likeness<'a>>,
-    type_name: &'a str,
 }
 
 /// Compares the outputs of a case in `found` with those of a golden bag. The first messages of a topic are compared with each other, and so on;
-/// where one bag has more of them, those with the same `header.stamp`, if they have one. Receive times are not compared. Topics with limits of a trajectory are
+/// where one bag has more of them, or may have, those with the same `header.stamp`, if they have one. Receive times are not compared. Topics with limits of a trajectory are
 /// compared by their poses only, and images with limits by their similarity instead of their data.
 ///
 /// Returns the comparison of each topic, and what keeps topics from being compared, one sentence each.
@@ -74,10 +73,13 @@ pub fn compare_outputs(
         let mut comparison = TopicComparison {
             golden: count(0),
             found: count(1),
+            counts: case.counts.get(name).copied(),
+            rate: rates(golden, found, name, case)?,
             ..TopicComparison::default()
         };
         let infos = [0, 1].map(|side: usize| of_bags[side].iter().find(|info| info.name == *name));
-        let has_limits = case.trajectories.contains_key(name) || case.images.contains_key(name);
+        let is_limited = comparison.counts.is_some() || comparison.rate.is_some();
+        let has_limits = is_limited || case.trajectories.contains_key(name) || case.images.contains_key(name);
         if has_limits && count(0) == 0 && infos[0].is_some() {
             problems.push(format!("{name} has limits, and no message in the golden bag"));
         }
@@ -105,7 +107,6 @@ pub fn compare_outputs(
             let rules = Rules {
                 tolerances: case.tolerances.get(name).unwrap_or(&none),
                 likeness: images.map(|_| likeness),
-                type_name: &second.type_name,
             };
             comparison.images = images.map(|images| ImageComparison::new(images.ssim));
             let mut sides = [side(golden, first, of_golden)?, side(found, second, of_found)?];
@@ -128,14 +129,44 @@ fn other_type(golden: &TopicInfo, found: &TopicInfo) -> Option<String> {
     is_other.then(|| format!("the definition of {} has changed", golden.type_name))
 }
 
-pub(super) fn side(bags: &BagSet, topic: &TopicInfo, decoders: &mut Decoders) -> Result<Side, ReadError> {
-    let filter = MessageFilter {
-        topics: Some(Arc::new(BTreeSet::from([topic.name.clone()]))),
-        ..MessageFilter::default()
+/// The messages per second of a topic in both bags, if they have a limit.
+fn rates(
+    golden: &BagSet,
+    found: &BagSet,
+    name: &str,
+    case: &Case,
+) -> Result<Option<RateComparison>, ReadError> {
+    let Some(limit) = case.rates.get(name) else {
+        return Ok(None);
     };
+    let rate = |bags: &BagSet| {
+        let (mut first, mut last, mut steps) = (None, 0, 0_u64);
+        for message in messages(bags, name) {
+            last = message?.log_time.as_nanos();
+            steps += u64::from(first.is_some());
+            first.get_or_insert(last);
+        }
+        let nanos = last - first.unwrap_or(last);
+        Ok::<_, ReadError>((nanos > 0).then(|| steps as f64 * 1e9 / nanos as f64))
+    };
+    Ok(Some(RateComparison {
+        golden_hz: rate(golden)?,
+        found_hz: rate(found)?,
+        limit: *limit,
+    }))
+}
+
+fn messages(bags: &BagSet, topic: &str) -> Messages {
+    bags.messages(&MessageFilter {
+        topics: Some(Arc::new(BTreeSet::from([topic.to_owned()]))),
+        ..MessageFilter::default()
+    })
+}
+
+pub(super) fn side(bags: &BagSet, topic: &TopicInfo, decoders: &mut Decoders) -> Result<Side, ReadError> {
     let decoder = decoders.find(topic)?;
     Ok(Side {
-        messages: bags.messages(&filter).peekable(),
+        messages: messages(bags, &topic.name).peekable(),
         stamp: decoder
             .clone()
             .fields()
@@ -177,7 +208,7 @@ fn of_poses(
 
 /// Compares the messages of a topic.
 fn run(comparison: &mut TopicComparison, sides: &mut [Side; 2], rules: &Rules<'_>) -> Result<(), ReadError> {
-    let by_stamp = comparison.golden != comparison.found;
+    let by_stamp = comparison.golden != comparison.found || comparison.counts.is_some();
     let mut number = 0;
     loop {
         let [golden, found] = sides;
@@ -217,8 +248,7 @@ fn likeness(
     let Some((likeness, images)) = rules.likeness.zip(comparison.images.as_mut()) else {
         return false;
     };
-    let [golden, found] = messages.map(|message| &message.payload);
-    match likeness(rules.type_name, golden, found) {
+    match likeness(messages) {
         Ok(ssim) => {
             if !images.note(number, ssim) {
                 fields.insert(SSIM.to_owned(), (json!(1), json!(ssim)));

@@ -25,7 +25,7 @@ pub fn compare(set: &BagSet, new: &NewDefinitions) -> Result<Vec<(TopicInfo, Com
     let mut decoders = Decoders::new(set.clone());
     let target = Target {
         rules: &new.rules,
-        define: &|name| new.folders.define(name),
+        define: &|name| new.folders.define(name).map_err(|error| error.to_string()),
     };
     target.compare_all(set.topics(), |type_name, hash| {
         Ok(decoders.definition(type_name, hash)?)

@@ -23,7 +23,7 @@ pub use topics::Migrations;
 
 use super::TypePlan;
 use crate::{
-    interface::Definition,
+    interface::{Definition, bundle::Bundle, defining_type},
     topic::{MessageDefinition, TopicInfo},
 };
 use compile::Compiler;
@@ -33,15 +33,15 @@ use std::{collections::BTreeSet, sync::Arc};
 pub struct Target<'a> {
     /// The rules.
     pub rules: &'a Rules,
-    /// The new definition of a type; `None` for one that is not known there.
-    pub define: &'a dyn Fn(&str) -> Option<Definition>,
+    /// The new definition of a type; `None` for one that is not known there, one clause for one that cannot be used.
+    pub define: &'a dyn Fn(&str) -> Result<Option<Definition>, String>,
 }
 
 /// A type of a bag against new definitions.
 #[derive(Clone, Debug)]
 pub enum Compared {
-    /// Messages stay unchanged.
-    Same,
+    /// Messages stay unchanged; the rules that were used, as places in [`Rules`].
+    Same(BTreeSet<usize>),
     /// The new definitions have no such type.
     Unknown,
     /// The bag has no definition of it.
@@ -68,7 +68,7 @@ impl Target<'_> {
     /// Compares the types of topics, in their order; `old` finds the definition of a type and a hash in the bag.
     ///
     /// # Errors
-    /// As [`Target::compare`].
+    /// As [`Target::compare`], and a rule for a type that no definition has.
     pub fn compare_all<E: From<RuleError>>(
         &self,
         topics: impl IntoIterator<Item = TopicInfo>,
@@ -79,22 +79,43 @@ impl Target<'_> {
             let compared = self.compare(&topic.type_name, old)?;
             Ok((topic, compared))
         });
-        topics.collect()
+        let topics = topics.collect::<Result<Vec<_>, E>>()?;
+        let used = topics.iter().flat_map(|(_, compared)| compared.rules());
+        for rule in self.rules.own_unused(&used.copied().collect()) {
+            // A rule may be for other bags, whose types become one that is known.
+            let is_known = self.has_new(rule.type_name())
+                || self.has_new(rule.becomes())
+                || has_old(rule.type_name(), &topics, &mut old)?;
+            if !is_known {
+                let reason = "no definition of this type is in the bag, or among the old and the new ones: \
+                              correct its name, or add the definitions that have it";
+                return Err(rule.error(reason).into());
+            }
+        }
+        Ok(topics)
+    }
+
+    /// Whether a type has a new definition, or one of those that complete them.
+    fn has_new(&self, type_name: &str) -> bool {
+        let is_known = !matches!((self.define)(type_name), Ok(None));
+        is_known || Bundle::embedded().get(defining_type(type_name)).is_some()
     }
 
     /// Compares a type with the one that it becomes; `old` finds its definition in the bag, if it is needed.
     ///
     /// # Errors
-    /// A rule that does not fit the types; those of `old`.
+    /// A rule that does not fit the types, a new definition that cannot be used; those of `old`.
     pub fn compare<E: From<RuleError>>(
         &self,
         type_name: &str,
         old: impl FnOnce() -> Result<Option<Definition>, E>,
     ) -> Result<Compared, E> {
-        let new = match ((self.define)(type_name), self.rules.renamed(type_name)) {
+        let unusable = |why: String| RuleError(format!("the new definitions cannot be used: {why}"));
+        let define = |name: &str| (self.define)(name).map_err(unusable);
+        let new = match (define(type_name)?, self.rules.renamed(type_name)) {
             (Some(new), _) => new,
             (None, None) => return Ok(Compared::Unknown),
-            (None, Some(rule)) => match (self.define)(rule.becomes()) {
+            (None, Some(rule)) => match define(rule.becomes())? {
                 Some(new) => new,
                 // They also name packages that not all have.
                 None if rule.is_shipped() => return Ok(Compared::Unknown),
@@ -107,10 +128,11 @@ impl Target<'_> {
         let Some(old) = old()? else {
             return Ok(Compared::Undefined);
         };
-        let [from, to] = [&old, &new].map(|definition| TypePlan::compile(definition).map(Arc::new));
-        let (Ok(from), Ok(to)) = (from, to) else {
+        let to = TypePlan::compile(&new).map_err(|error| unusable(error.to_string()))?;
+        let Ok(from) = TypePlan::compile(&old) else {
             return Ok(Compared::Undefined);
         };
+        let [from, to] = [from, to].map(Arc::new);
         let mut compiler = Compiler::new((&old, &from), (&new, &to), self.rules);
         let root = compiler.pair(from.root_index(), to.root_index())?;
         let (pairs, differences, rules) = compiler.finish();
@@ -119,7 +141,7 @@ impl Target<'_> {
         if is_same
             && (&old.type_name, &old.type_description_hash) == (&new.type_name, &new.type_description_hash)
         {
-            return Ok(Compared::Same);
+            return Ok(Compared::Same(rules));
         }
         Ok(Compared::Other(Box::new(Comparison {
             old,
@@ -128,6 +150,42 @@ impl Target<'_> {
             rules,
             migration: Migration::new((from, to), pairs, root),
         })))
+    }
+}
+
+/// Whether a bag has a type, or its old definitions have.
+fn has_old<E>(
+    type_name: &str,
+    topics: &[(TopicInfo, Compared)],
+    old: &mut impl FnMut(&str, &str) -> Result<Option<Definition>, E>,
+) -> Result<bool, E> {
+    if topics.iter().any(|(topic, _)| topic.type_name == type_name) || old(type_name, "")?.is_some() {
+        return Ok(true);
+    }
+    for (topic, _) in topics {
+        let definition = old(&topic.type_name, &topic.type_description_hash)?;
+        let is_within = |definition: Definition| {
+            let within = definition.description().referenced_type_descriptions;
+            within
+                .iter()
+                .any(|struct_type| struct_type.type_name == type_name)
+        };
+        if definition.is_some_and(is_within) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl Compared {
+    /// The rules that were used, as places in [`Rules`].
+    fn rules(&self) -> impl Iterator<Item = &usize> {
+        let rules = match self {
+            Self::Same(rules) => Some(rules),
+            Self::Other(comparison) => Some(&comparison.rules),
+            Self::Unknown | Self::Undefined => None,
+        };
+        rules.into_iter().flatten()
     }
 }
 

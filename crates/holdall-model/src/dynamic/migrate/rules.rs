@@ -71,6 +71,10 @@ pub(super) enum Source {
 }
 
 impl Rule {
+    pub fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
     pub fn becomes(&self) -> &str {
         self.becomes.as_deref().unwrap_or(&self.type_name)
     }
@@ -139,13 +143,34 @@ impl Rules {
         &self.texts
     }
 
-    /// A sentence for each file of which no rule is among those that were used.
+    /// The rules that do not come with holdall and are not among those that were used.
+    pub(super) fn own_unused(&self, used: &BTreeSet<usize>) -> impl Iterator<Item = &Rule> {
+        let rules = self.rules.iter().enumerate();
+        let unused = rules.filter(move |(place, rule)| !used.contains(place) && !rule.is_shipped());
+        unused.map(|(_, rule)| rule)
+    }
+
+    /// A sentence for each file with rules that were not used: it names them, or is about a file that comes with holdall and has no other.
     pub(super) fn unused(&self, used: &BTreeSet<usize>) -> Vec<String> {
-        let mut files: Vec<&String> = self.rules.iter().map(|rule| &rule.file).collect();
-        files.dedup();
-        files.retain(|file| !used.iter().any(|place| self.rules[*place].file == **file));
-        let sentence = |file| format!("{file}: none of its rules names a type that is migrated");
-        files.into_iter().map(sentence).collect()
+        let mut sentences = Vec::new();
+        let own: Vec<&Rule> = self.own_unused(used).collect();
+        for rules in own.chunk_by(|one, other| one.file == other.file) {
+            let named = rules
+                .iter()
+                .map(|rule| format!("{} (line {})", rule.type_name, rule.line));
+            let named = named.collect::<Vec<_>>().join(", ");
+            sentences.push(format!(
+                "{}: no topic has what these rules are for: {named}",
+                rules[0].file
+            ));
+        }
+        let mut files: Vec<&Rule> = self.rules.iter().filter(|rule| rule.is_shipped()).collect();
+        files.dedup_by(|one, other| one.file == other.file);
+        files.retain(|rule| !used.iter().any(|place| self.rules[*place].file == rule.file));
+        let sentence =
+            |rule: &Rule| format!("{}: none of its rules names a type that is migrated", rule.file);
+        sentences.extend(files.into_iter().map(sentence));
+        sentences
     }
 
     pub(super) fn of_pair(&self, old: &StructPlan, new: &StructPlan) -> Option<(usize, &Rule)> {

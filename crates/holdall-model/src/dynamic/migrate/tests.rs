@@ -25,7 +25,7 @@ fn compare(old: &[(&str, &str)], new: &[(&str, &str)], rules: &str) -> Result<Co
         text => Rules::parse("rules.yaml", text).map_err(|error| error.to_string())?,
     };
     let new = defined(new);
-    let define = |name: &str| (name == new.type_name()).then(|| new.clone());
+    let define = |name: &str| Ok((name == new.type_name()).then(|| new.clone()));
     let target = Target {
         rules: &rules,
         define: &define,
@@ -88,7 +88,7 @@ fn fields_are_carried_by_name_widened_and_given_their_defaults() {
         "list": [{"on": true, "x": 1}, {"on": true, "x": -2}], "words": [],
     });
     assert_eq!(found, wanted);
-    assert_eq!(compare(&old, &old, "").unwrap_err(), "Same");
+    assert_eq!(compare(&old, &old, "").unwrap_err(), "Same({})");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn maps_take_constants_of_the_same_names() {
     let found = migrated(&old, &new, rules, r#"{"level": 2}"#).unwrap();
     assert_eq!(found["level"], 5);
     let kept = "rules:\n- type: a/msg/A\n  keep_constants: true\n";
-    assert_eq!(migrated(&old, &new, kept, "{}").unwrap_err(), "Same");
+    assert_eq!(migrated(&old, &new, kept, "{}").unwrap_err(), "Same({0})");
     let folded =
         "rules:\n- type: a/msg/A\n  fields: {level: {from: level, map: {0: OK, 1: OK}, otherwise: 9}}\n";
     let error = migrated(&old, &new, folded, "{}").unwrap_err();
@@ -293,10 +293,93 @@ fn faults_in_rules_are_one_sentence_with_their_line() {
     let gone = [("a/msg/Old", "int32 x")];
     let error = compare(&gone, &new, "rules:\n- type: a/msg/Old\n  becomes: a/msg/B\n").unwrap_err();
     assert!(error.contains("the new definitions have no a/msg/B"), "{error}");
-    let unused = Rules::parse("r", "rules:\n- type: b/msg/B\n")
-        .unwrap()
-        .unused(&BTreeSet::new());
-    assert_eq!(unused, ["r: none of its rules names a type that is migrated"]);
+}
+
+/// What is said of the migration of topics with these types by name; the bag and the new definitions have those of `old` and `new`.
+fn notices(
+    topics: &[(&str, &str)],
+    old: &[(&str, &str)],
+    new: &[(&str, &str)],
+    rules: &Rules,
+) -> Result<Vec<String>, RuleError> {
+    let one = |texts: &[(&str, &str)], name: &str| {
+        let (first, text) = texts.iter().find(|(known, _)| *known == name)?;
+        let others = texts.iter().filter(|(known, _)| known != first);
+        let texts: Vec<_> = [(*first, *text)].into_iter().chain(others.copied()).collect();
+        Some(defined(&texts))
+    };
+    let target = Target {
+        rules,
+        define: &|name| match name {
+            "a/msg/Broken" => Err("it is broken".to_owned()),
+            name => Ok(one(new, name)),
+        },
+    };
+    let infos = topics.iter().map(|(name, type_name)| TopicInfo {
+        name: (*name).to_owned(),
+        type_name: (*type_name).to_owned(),
+        ..TopicInfo::default()
+    });
+    let of_topic = |type_name: &str| topics.iter().any(|(_, known)| *known == type_name);
+    let compared = target.compare_all(infos, |type_name, _| {
+        Ok::<_, RuleError>(one(old, type_name).filter(|_| of_topic(type_name)))
+    })?;
+    Ok(Migrations::compile(compared, rules)?.notices)
+}
+
+#[test]
+fn rules_that_found_nothing_are_named_and_those_for_no_type_at_all_are_refused() {
+    let old = [
+        ("a/msg/A", "int32 x\nPart part"),
+        ("a/msg/Part", "int32 x"),
+        ("a/msg/Gone", "Piece piece"),
+        ("a/msg/Piece", "int32 x"),
+        ("a/msg/Level", "uint8 ON=1\nuint8 level"),
+    ];
+    let new = [
+        ("a/msg/A", "int32 x\nPart part"),
+        ("a/msg/Part", "int32 x\nint32 y"),
+        ("a/msg/Other", "int32 x"),
+        ("a/msg/Level", "uint8 ON=2\nuint8 level"),
+    ];
+    let topics = [
+        ("/a", "a/msg/A"),
+        ("/gone", "a/msg/Gone"),
+        ("/level", "a/msg/Level"),
+    ];
+    let said = |text: &str| {
+        let rules = Rules::parse("r", &format!("rules:\n{text}")).unwrap();
+        let shipped = Rules::parse("ros2", Rules::shipped("ros2").unwrap()).unwrap();
+        notices(&topics, &old, &new, &rules.then(shipped)).map_err(|error| error.to_string())
+    };
+    let unchanged = "unchanged, because the new definitions do not have their types: /gone (a/msg/Gone)";
+    let shipped = "ros2: none of its rules names a type that is migrated";
+    let used = "- type: a/msg/Part\n  fields: {y: x}\n- type: a/msg/Level\n  keep_constants: true\n";
+    assert_eq!(said(used).unwrap(), [unchanged, shipped]);
+    // Types of other bags, of the new definitions, of what completes them, and one that only a struct of the bag has.
+    let idle = "- type: b/msg/Old\n  becomes: a/msg/Other\n- type: a/msg/Other\n- type: std_msgs/msg/Header\n- type: a/msg/Piece\n";
+    let named = "r: no topic has what these rules are for: b/msg/Old (line 6), a/msg/Other (line 8), std_msgs/msg/Header (line 9), \
+                 a/msg/Piece (line 10)";
+    assert_eq!(
+        said(&format!("{used}{idle}")).unwrap(),
+        [unchanged, named, shipped]
+    );
+    for typo in ["a/msg/Prat", "a/Part", "b/msg/Old\n  becomes: a/msg/Othre"] {
+        let error = said(&format!("{used}- type: {typo}\n")).unwrap_err();
+        let name = typo.split('\n').next().unwrap();
+        let wanted = format!("r, line 6: {name}: no definition of this type is in the bag");
+        assert!(error.starts_with(&wanted), "{error}");
+    }
+}
+
+#[test]
+fn new_definitions_that_cannot_be_used_are_an_error_and_not_unknown() {
+    let old = [("a/msg/Broken", "int32 x")];
+    let error = notices(&[("/a", "a/msg/Broken")], &old, &old, &Rules::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the new definitions cannot be used: it is broken"
+    );
 }
 
 #[test]
@@ -317,7 +400,7 @@ fn the_rules_that_come_with_holdall_are_read_and_need_none_of_their_packages() {
         let rules = Rules::parse(name, Rules::shipped(name).unwrap()).unwrap();
         let target = Target {
             rules: &rules,
-            define: &|_| None,
+            define: &|_| Ok(None),
         };
         let compared =
             target.compare::<RuleError>("vision_msgs/msg/Classification2D", || panic!("it is not needed"));

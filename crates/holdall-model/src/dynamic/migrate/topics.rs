@@ -1,7 +1,10 @@
 //! The migrations of a bag's topics.
 
 use super::{Compared, Comparison, RuleError, Rules};
-use crate::topic::{MessageDefinition, TopicInfo};
+use crate::{
+    text::Outside,
+    topic::{MessageDefinition, TopicInfo},
+};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +18,7 @@ pub struct Migrations {
     topics: HashMap<String, Vec<(String, Comparison)>>,
     /// The texts of the rules.
     rules: Vec<String>,
-    /// A sentence for each file of rules of which none was used.
+    /// What stays unchanged because nothing is known of it, and rules that were not used, one sentence each.
     pub notices: Vec<String>,
 }
 
@@ -27,15 +30,19 @@ impl Migrations {
     pub fn compile(compared: Vec<(TopicInfo, Compared)>, rules: &Rules) -> Result<Self, RuleError> {
         let mut topics: HashMap<String, Vec<_>> = HashMap::new();
         let (mut refusals, mut used) = (BTreeSet::new(), BTreeSet::new());
+        let mut unknown = BTreeSet::new();
         for (TopicInfo { name, type_name, .. }, compared) in compared {
+            used.extend(compared.rules().copied());
             match compared {
-                Compared::Same | Compared::Unknown => {}
+                Compared::Same(_) => {}
+                Compared::Unknown => {
+                    unknown.insert(format!("{} ({})", Outside(&name), Outside(&type_name)));
+                }
                 Compared::Undefined => {
                     refusals.insert(format!("{name}: no definition of {type_name} is in the bag"));
                 }
                 Compared::Other(comparison) => {
                     refusals.extend(comparison.refused().map(ToString::to_string));
-                    used.extend(&comparison.rules);
                     topics.entry(name).or_default().push((type_name, *comparison));
                 }
             }
@@ -48,10 +55,15 @@ impl Migrations {
             );
             return Err(RuleError(reason));
         }
+        let unknown: Vec<String> = unknown.into_iter().collect();
+        let unchanged = (!unknown.is_empty()).then(|| {
+            let unknown = unknown.join(", ");
+            format!("unchanged, because the new definitions do not have their types: {unknown}")
+        });
         Ok(Self {
             topics,
             rules: rules.texts().to_vec(),
-            notices: rules.unused(&used),
+            notices: unchanged.into_iter().chain(rules.unused(&used)).collect(),
         })
     }
 
