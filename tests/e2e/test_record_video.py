@@ -149,6 +149,58 @@ def test_what_cannot_be_encoded_is_recorded_as_it_is_and_counted(world, fault):
         assert about["steps"][0]["what"].startswith("images as they come, "), about
 
 
+def test_an_encoder_that_failed_is_tried_again(world):
+    failed = 'n=$(cat "$0.count" 2> /dev/null || echo 0); echo $((n + 1)) > "$0.count"; [ $n -lt 3 ] && echo no memory >&2 && exit 1'
+    stand_in(world, f'case "$*" in *rawvideo*) {failed};; esac; exec {FFMPEG} "$@"')
+    # H.264 may have an encoder that needs no ffmpeg.
+    recorder = record(world, "--video", ".*=h265,preset=ultrafast")
+    count = 300
+    world.talker(camera("/camera", count)).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    files = read(world.folder / "bag")
+    assert sorted(numbers(files, "/camera")) == list(range(count))
+    about = audit(world)["recoded"][0]
+    # Images of five seconds stay, those after them are encoded.
+    assert about["messages"] > 30 and about["kept"] > 90 and about["messages"] + about["kept"] == count, about
+    assert [step["what"] for step in about["steps"]] == ["images as they come, ffmpeg: no memory, 3 times in a row", "encoded again"], about
+    assert files[0]["/camera"][0][0] == IMAGE and files[-1]["/camera"][-1][0] == VIDEO
+
+
+@pytest.mark.parametrize("window", ["2s", "500ms"])
+def test_an_encoder_of_the_hardware_that_hangs_is_replaced(world, window):
+    # With the shorter window it is given up before its trial is over.
+    stand_in(world, f'case "$*" in *h264_nvenc*) echo $$ >> "$0.pids"; exec sleep 100;; esac; exec {FFMPEG} "$@"')
+    recorder = record(world, "--video", ".*=h264,preset=ultrafast,encoder=h264_nvenc", "--max-loss-window", window)
+    count = 300
+    world.talker(camera("/camera", count)).done()
+    code, said = recorder.stop()
+    assert code == 0 and "h264_nvenc does not work here" in said, said
+    files = read(world.folder / "bag")
+    assert sorted(numbers(files, "/camera")) == list(range(count))
+    about = audit(world)["recoded"][0]
+    assert about["messages"] > 30 and about["messages"] + about["kept"] == count, about
+    assert " libx264; h264_nvenc does not work here (" in about["encoder"], about
+    pids = [int(pid) for pid in (world.folder / "programs/ffmpeg.pids").read_text().split()]
+    assert len(pids) == 1 and not is_running(pids[0]), pids
+
+
+def test_a_camera_that_comes_back_with_another_size_is_encoded_further(world, ffmpeg):
+    recorder = record(world, "--video", "/camera=h264,preset=ultrafast")
+    world.talker(camera("/camera", 60)).done()
+    world.talker({**camera("/camera", 200), "width": 160, "height": 120}).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    about = audit(world)["recoded"][0]
+    assert about["messages"] > 90 and about["messages"] + about["kept"] == 260 and about["sizes"] == [[160, 120]], about
+    assert "images of 160 x 120 pixels" in [step["what"] for step in about["steps"]], about
+    restored = world.run("decompress", world.folder / "bag", "-o", world.folder / "images")
+    assert restored.returncode == 0, restored.stderr
+    images = [(kind, number, len(message.data)) for file in read(world.folder / "images") for kind, number, message in file["/camera"]]
+    sizes = [(IMAGE, number, 3 * width * height) for count, width, height in ((60, 320, 240), (200, 160, 120)) for number in range(count)]
+    assert sorted(images) == sorted(sizes)
+
+
 def test_after_a_kill_what_the_encoder_had_is_there_as_images(world, ffmpeg):
     recorder = record(world, "--video", "/camera=h264,preset=ultrafast")
     count = 100

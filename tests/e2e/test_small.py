@@ -228,6 +228,7 @@ def test_what_cannot_be_encoded_stays_and_is_counted(tmp_path, world, ffmpeg):
         "/empty": ([cdr(*head(n), ("I", 0), ("I", 0), ("s", ""), ("B", 0), ("I", 0), ("b", b"")) for n in range(2)], 2, "encoding"),
         "/resized": ([plain(n, "rgb8", scene(n, *((64, 48) if n == 2 else (320, 240)))) for n in range(6)], 1, "it is 64 x 48 rgb8"),
         "/bayer": ([plain(n, "bayer_rggb8", good[:, :, 0]) for n in range(2)], 2, "mosaic"),
+        "/glass": ([plain(n, "bgra8", np.dstack([good, np.full(good.shape[:2], 255 - n % 2, np.uint8)])) for n in range(6)], 3, "transparent pixels"),
     }
     bag = write(tmp_path / "bad.mcap", {topic: ("sensor_msgs/msg/Image", list(enumerate(messages))) for topic, (messages, _, _) in topics.items()})
     done = world.run("compress", bag, "-o", world.folder / "small", "--video", ".*=h264")

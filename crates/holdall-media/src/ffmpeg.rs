@@ -5,6 +5,7 @@ use crate::{
     elementary::{Codec, Unit, before_missing, framed},
     pixels::Pixels,
 };
+use bytes::Bytes;
 use holdall_io::{
     clock::{Clock, SystemClock},
     unfinished::StartedProgram,
@@ -12,7 +13,7 @@ use holdall_io::{
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    os::unix::process::CommandExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Arc,
@@ -35,11 +36,15 @@ const HEAD_BYTES_MAX: u64 = 64;
 const REPORT_BYTES_MAX: u64 = 2048;
 
 /// A program that takes and makes nothing for this long is ended.
-const STALL: Duration = Duration::from_secs(20);
+pub(crate) const STALL: Duration = Duration::from_secs(20);
 /// Time between two looks whether it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Address space of a decoder: what it decodes may come from anywhere.
 const DECODER_BYTES_MAX: u64 = 4 << 30;
+/// Processor time of a decoder: more than the longest group of large pictures needs.
+const DECODER_CPU_S_MAX: u64 = 600;
+/// How the system ends a program that has used it up.
+const KILLED: i32 = 9;
 /// Parts of the input that are on their way.
 const PARTS_MAX: usize = 2;
 /// Steps of a filter that were not yet looked at.
@@ -169,23 +174,33 @@ impl Ffmpeg {
         if status.success() {
             return Ok(last);
         }
-        Err(FfmpegError::Failed(last.unwrap_or_else(|| status.to_string())))
+        Err(FfmpegError::Failed(last.unwrap_or_else(|| match status.signal() {
+            Some(KILLED) => format!(
+                "the system ended it: a decoder has {DECODER_CPU_S_MAX} s of processor time, or memory was short"
+            ),
+            _ => status.to_string(),
+        })))
     }
 
     /// Limits what it may take: it decodes what may come from anywhere.
     fn limit(&self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let limit = Rlimit {
-            current: Some(DECODER_BYTES_MAX),
-            maximum: Some(DECODER_BYTES_MAX),
-        };
-        // A system that refuses leaves `-max_pixels` and the limits of time and output.
-        let _ = prlimit(pid, Resource::As, limit);
+        for (resource, max) in [
+            (Resource::As, DECODER_BYTES_MAX),
+            (Resource::Cpu, DECODER_CPU_S_MAX),
+        ] {
+            let limit = Rlimit {
+                current: Some(max),
+                maximum: Some(max),
+            };
+            // A system that refuses leaves `-max_pixels` and the limits of time and output.
+            let _ = prlimit(pid, resource, limit);
+        }
     }
 
     /// Waits for its end; false if it still runs after the time of a stall.
-    fn ends(&mut self, stop: &Stop) -> bool {
-        let until = SystemClock.monotonic() + STALL;
+    fn ends(&mut self, stall: Duration, stop: &Stop) -> bool {
+        let until = SystemClock.monotonic() + stall;
         loop {
             match self.child.try_wait() {
                 Ok(None) if SystemClock.monotonic() < until && !stop.is_stopped() => {
@@ -257,13 +272,15 @@ enum Step {
 /// A running `ffmpeg` whose input and output come in parts; both are bounded, and so is its time without progress.
 pub struct Filter {
     ffmpeg: Ffmpeg,
-    parts: Option<SyncSender<Vec<u8>>>,
+    parts: Option<SyncSender<Bytes>>,
     steps: Receiver<Step>,
     in_flight: usize,
     /// What was not taken of its output, and how much that may be.
     output: Vec<u8>,
     output_bytes_max: u64,
     has_ended: bool,
+    /// Without progress for this long it is ended.
+    stall: Duration,
     stop: Stop,
 }
 
@@ -277,7 +294,7 @@ impl Filter {
         let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
             return Err(FfmpegError::Failed("it has no pipe".to_owned()));
         };
-        let (parts, received) = mpsc::sync_channel::<Vec<u8>>(PARTS_MAX);
+        let (parts, received) = mpsc::sync_channel::<Bytes>(PARTS_MAX);
         let (made, steps) = mpsc::sync_channel(STEPS_MAX);
         let took = made.clone();
         let feed = move || {
@@ -302,8 +319,15 @@ impl Filter {
             output: Vec::new(),
             output_bytes_max,
             has_ended: false,
+            stall: STALL,
             stop: stop.clone(),
         })
+    }
+
+    /// Changes how long it may make no progress.
+    pub(crate) const fn within(mut self, stall: Duration) -> Self {
+        self.stall = stall;
+        self
     }
 
     /// As [`Filter::start`], of a decoder.
@@ -322,7 +346,7 @@ impl Filter {
 
     /// Waits for what it does next.
     fn next_step(&mut self) -> Result<(), FfmpegError> {
-        let until = SystemClock.monotonic() + STALL;
+        let until = SystemClock.monotonic() + self.stall;
         loop {
             if self.stop.is_stopped() {
                 return Err(FfmpegError::Failed("it was ended".to_owned()));
@@ -331,7 +355,7 @@ impl Filter {
                 Ok(step) => return self.note(step),
                 Err(RecvTimeoutError::Timeout) if SystemClock.monotonic() < until => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    let seconds = STALL.as_secs();
+                    let seconds = self.stall.as_secs();
                     return Err(FfmpegError::Failed(format!(
                         "it did nothing for {seconds} s and was ended"
                     )));
@@ -379,7 +403,7 @@ impl Filter {
     ///
     /// # Errors
     /// It ended before, or does nothing; it is of no use then.
-    pub fn feed(&mut self, part: Vec<u8>) -> Result<(), FfmpegError> {
+    pub fn feed(&mut self, part: Bytes) -> Result<(), FfmpegError> {
         while self.in_flight >= PARTS_MAX {
             self.next_step()?;
             if self.has_ended {
@@ -400,7 +424,7 @@ impl Filter {
     /// Why it ended before its input did.
     fn early_end(&mut self) -> FfmpegError {
         let early = || "it ended before its input did".to_owned();
-        FfmpegError::Failed(if self.ffmpeg.ends(&self.stop) {
+        FfmpegError::Failed(if self.ffmpeg.ends(self.stall, &self.stop) {
             self.ffmpeg.last_report().unwrap_or_else(early)
         } else {
             early()
@@ -416,7 +440,7 @@ impl Filter {
         while !self.has_ended {
             self.next_step()?;
         }
-        if !self.ffmpeg.ends(&self.stop) {
+        if !self.ffmpeg.ends(self.stall, &self.stop) {
             return Err(FfmpegError::Failed("it did not end".to_owned()));
         }
         self.ffmpeg.finish()?;
@@ -466,7 +490,7 @@ pub fn decode(
     let said = |error: FfmpegError| error.to_string();
     let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&["-threads", "2"], &[]]);
     let mut filter = Filter::start_decoder(&mut command, bytes_max as u64, stop).map_err(said)?;
-    filter.feed(framed(codec, units)).map_err(said)?;
+    filter.feed(framed(codec, units).into()).map_err(said)?;
     let output = filter.finish().map_err(said)?;
     let (mut output, mut pictures) = (io::Cursor::new(output), Vec::new());
     while let Some(picture) = next_picture(&mut output).map_err(|error| error.to_string())? {
@@ -576,4 +600,21 @@ pub fn decode_video(units: &[Vec<u8>], format: &str) -> Result<Vec<DecodedImage>
         data: picture.bytes,
     });
     Ok(images.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decoder_has_limits_of_memory_and_processor_time() {
+        let filter = Filter::start_decoder(&mut Command::new("cat"), 1 << 20, &Stop::default()).unwrap();
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", filter.ffmpeg.child.id())).unwrap();
+        let of = |name: &str| -> Vec<String> {
+            let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(of("Max cpu time"), ["600", "600", "seconds"]);
+        assert_eq!(of("Max address space"), ["4294967296", "4294967296", "bytes"]);
+    }
 }

@@ -5,11 +5,21 @@ use crate::{
     compressed::{Compressed, file_pixels},
     pixels::{Pixels, convert},
 };
+use holdall_model::recoding::Likeness;
 
 /// PSNR of equal images.
 const EQUAL_DB: f64 = 100.0;
-/// An image that is less like another one than this, in dB, does not show the same.
-pub const PSNR_MIN: f64 = 15.0;
+/// What was measured counts up to this: two images that are even more alike show the same anyway.
+const PSNR_ENOUGH: f64 = 40.0;
+/// How much less a picture may be like its image than the least of the samples: its error may be twice as large.
+const PSNR_FALL: f64 = 3.0;
+const ERROR_RISE: f64 = 2.0;
+/// Variance of a window that has more than the noise of a sensor.
+const CONTRAST: f64 = 400.0;
+/// Mean variance of windows that show something.
+const STRUCTURE: f64 = 1.0;
+/// Correlation of a picture with an image that it does not show.
+const FOREIGN: f64 = 0.3;
 /// Side of the windows of SSIM, and the distance between two of them, as ffmpeg's filter has them.
 const WINDOW: usize = 8;
 const STEP: usize = 4;
@@ -27,34 +37,179 @@ pub fn psnr(one: &Pixels, other: &Pixels) -> f64 {
     10.0 * (255.0 * 255.0 * one.bytes.len() as f64 / sum as f64).log10()
 }
 
-/// Brightness by BT.709.
-fn brightness(pixels: &Pixels) -> Vec<f64> {
-    match pixels.channels {
-        1 => pixels.bytes.iter().map(|byte| f64::from(*byte)).collect(),
-        channels => {
-            let pixels = pixels.bytes.chunks_exact(channels);
-            pixels
-                .map(|it| 0.2126 * f64::from(it[0]) + 0.7152 * f64::from(it[1]) + 0.0722 * f64::from(it[2]))
-                .collect()
+/// How like an image a picture of it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike {
+    pub psnr: f64,
+    /// Structural similarity of brightness; 1 for equal images, and for those smaller than a window.
+    pub ssim: f64,
+    /// The same of the windows in which the image has contrast; 1 without any. A black picture of lamps at night has a high mean of all windows.
+    of_contrast: f64,
+    /// The picture has structure, and it is not the image's: it shows another scene, or the same one some time ago.
+    is_foreign: bool,
+}
+
+/// Compares an image with a picture of it.
+pub(crate) fn alike(image: &Pixels, picture: &Pixels) -> Alike {
+    let (mut all, mut contrast, mut sums) = ([0.0; 2], [0.0; 2], [0.0; 3]);
+    each_window(image, picture, |window| {
+        let variances = window.variances();
+        let ssim = window.ssim(variances);
+        let means = [
+            Some(&mut all),
+            (variances[0] >= CONTRAST).then_some(&mut contrast),
+        ];
+        for [sum, count] in means.into_iter().flatten() {
+            *sum += ssim;
+            *count += 1.0;
         }
+        for (sum, one) in sums.iter_mut().zip(variances) {
+            *sum += one;
+        }
+    });
+    let mean = |[sum, count]: [f64; 2]| if count > 0.0 { sum / count } else { 1.0 };
+    let [var_a, var_b, both] = sums;
+    // An encoder that smooths away all of a noise leaves a picture without structure.
+    let has_structure = var_b >= STRUCTURE * all[1] && var_b >= var_a / 4.0;
+    Alike {
+        psnr: psnr(image, picture),
+        ssim: mean(all),
+        of_contrast: mean(contrast),
+        is_foreign: all[1] > 0.0 && has_structure && both < FOREIGN * (var_a * var_b).sqrt(),
     }
 }
 
-/// Structural similarity of brightness; 1 for equal images, and for those smaller than a window.
-pub fn ssim(one: &Pixels, other: &Pixels) -> f64 {
-    let (width, height) = (one.width as usize, one.height as usize);
-    if width < WINDOW || height < WINDOW {
-        return 1.0;
-    }
-    let (a, b) = (brightness(one), brightness(other));
-    let (mut sum, mut windows) = (0.0, 0.0);
-    for top in (0..=height - WINDOW).step_by(STEP) {
-        for left in (0..=width - WINDOW).step_by(STEP) {
-            sum += of_window(&a, &b, top * width + left, width);
-            windows += 1.0;
+/// What a picture has to be like its image at least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bound {
+    psnr: f64,
+    ssim: f64,
+    of_contrast: f64,
+}
+
+impl Bound {
+    /// Of any picture that an encoder makes, also of the worst quality.
+    pub const LEAST: Self = Self {
+        psnr: 15.0,
+        ssim: 0.2,
+        of_contrast: 0.1,
+    };
+    /// Of one whose image is deleted.
+    const KEPT_ALONE: Self = Self {
+        psnr: 15.0,
+        ssim: 0.5,
+        of_contrast: 0.5,
+    };
+
+    /// Of one whose image is deleted, where samples were as like their images as this.
+    pub fn of_samples(samples: &Likeness) -> Self {
+        let least = Self::KEPT_ALONE;
+        Self {
+            psnr: least.psnr.max(samples.psnr_min.min(PSNR_ENOUGH) - PSNR_FALL),
+            ssim: least.ssim.max(1.0 - ERROR_RISE * (1.0 - samples.ssim_min)),
+            ..least
         }
     }
-    sum / windows
+
+    /// Compares an image with a picture of it.
+    ///
+    /// # Errors
+    /// One clause: the picture does not show what the image does.
+    pub fn compare(&self, image: &Pixels, picture: &Pixels) -> Result<Alike, String> {
+        if (image.width, image.height, image.channels) != (picture.width, picture.height, picture.channels) {
+            return Err("decoded again it has another size than its image".to_owned());
+        }
+        let found = alike(image, picture);
+        let Alike { psnr, ssim, .. } = found;
+        if found.is_foreign {
+            return Err(format!(
+                "decoded again it shows something else (PSNR {psnr:.1} dB, SSIM {ssim:.2})"
+            ));
+        }
+        if psnr < self.psnr || ssim < self.ssim || found.of_contrast < self.of_contrast {
+            return Err(format!(
+                "decoded again it is not like its image (PSNR {psnr:.1} dB, SSIM {ssim:.2}, {:.2} where there is contrast; \
+                 expected {:.1} dB, {:.2} and {:.2} at least)",
+                found.of_contrast, self.psnr, self.ssim, self.of_contrast
+            ));
+        }
+        Ok(found)
+    }
+}
+
+/// Brightness by BT.709.
+fn brightness(pixel: &[u8]) -> f64 {
+    match *pixel {
+        [red, green, blue, ..] => {
+            0.2126 * f64::from(red) + 0.7152 * f64::from(green) + 0.0722 * f64::from(blue)
+        }
+        _ => f64::from(pixel[0]),
+    }
+}
+
+/// Sums over the brightness of two images: of both, of their squares, and of their products.
+#[derive(Clone, Copy, Default)]
+struct Sums([f64; 5]);
+
+impl Sums {
+    fn add(&mut self, a: f64, b: f64) {
+        let Self([sum_a, sum_b, sum_aa, sum_bb, sum_ab]) = self;
+        *sum_a += a;
+        *sum_b += b;
+        *sum_aa += a * a;
+        *sum_bb += b * b;
+        *sum_ab += a * b;
+    }
+
+    fn means(&self) -> [f64; 5] {
+        self.0.map(|sum| sum / (WINDOW * WINDOW) as f64)
+    }
+
+    /// Of both images, and what both have in common.
+    fn variances(&self) -> [f64; 3] {
+        let [a, b, aa, bb, ab] = self.means();
+        [aa - a * a, bb - b * b, ab - a * b]
+    }
+
+    fn ssim(&self, [var_a, var_b, both]: [f64; 3]) -> f64 {
+        let [a, b, ..] = self.means();
+        ((2.0 * a * b + C1) * (2.0 * both + C2)) / ((a * a + b * b + C1) * (var_a + var_b + C2))
+    }
+}
+
+/// The squares of `STEP` x `STEP` pixels in a row of them.
+fn squares(one: &Pixels, other: &Pixels, number: usize) -> Vec<Sums> {
+    let width = one.width as usize;
+    let mut squares = vec![Sums::default(); width / STEP];
+    for row in number * STEP..(number + 1) * STEP {
+        let [a, b] = [one, other].map(|it| {
+            let row_bytes = width * it.channels;
+            it.bytes[row * row_bytes..][..row_bytes].chunks_exact(it.channels)
+        });
+        for (place, (a, b)) in a.zip(b).take(squares.len() * STEP).enumerate() {
+            squares[place / STEP].add(brightness(a), brightness(b));
+        }
+    }
+    squares
+}
+
+/// Gives `each` the windows of two images of one size: four squares that are beside each other.
+fn each_window(one: &Pixels, other: &Pixels, mut each: impl FnMut(&Sums)) {
+    let rows = one.height as usize / STEP;
+    let mut before: Vec<Sums> = Vec::new();
+    for row in 0..rows {
+        let here = squares(one, other, row);
+        for (upper, lower) in before.windows(2).zip(here.windows(2)) {
+            let mut window = Sums::default();
+            for Sums(square) in upper.iter().chain(lower) {
+                for (sum, part) in window.0.iter_mut().zip(square) {
+                    *sum += part;
+                }
+            }
+            each(&window);
+        }
+        before = here;
+    }
 }
 
 /// Structural similarity of the images in two messages.
@@ -77,7 +232,7 @@ pub fn ssim_of_messages(type_name: &str, one: &[u8], other: &[u8]) -> Result<f64
     if one.is_deep || other.is_deep {
         return Err("SSIM is that of images with 8 bits a channel; use tolerances for others".to_owned());
     }
-    Ok(ssim(&one, &other))
+    Ok(alike(&one, &other).ssim)
 }
 
 pub(crate) fn pixels(type_name: &str, payload: &[u8]) -> Result<Pixels, String> {
@@ -96,26 +251,6 @@ pub(crate) fn pixels(type_name: &str, payload: &[u8]) -> Result<Pixels, String> 
     }
 }
 
-fn of_window(a: &[f64], b: &[f64], begin: usize, width: usize) -> f64 {
-    let (mut sum_a, mut sum_b, mut sum_aa, mut sum_bb, mut sum_ab) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for row in 0..WINDOW {
-        let at = begin + row * width;
-        for (a, b) in a[at..at + WINDOW].iter().zip(&b[at..at + WINDOW]) {
-            sum_a += a;
-            sum_b += b;
-            sum_aa += a * a;
-            sum_bb += b * b;
-            sum_ab += a * b;
-        }
-    }
-    let count = (WINDOW * WINDOW) as f64;
-    let (mean_a, mean_b) = (sum_a / count, sum_b / count);
-    let (var_a, var_b) = (sum_aa / count - mean_a * mean_a, sum_bb / count - mean_b * mean_b);
-    let both = sum_ab / count - mean_a * mean_b;
-    ((2.0 * mean_a * mean_b + C1) * (2.0 * both + C2))
-        / ((mean_a * mean_a + mean_b * mean_b + C1) * (var_a + var_b + C2))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,8 +267,73 @@ mod tests {
         }
     }
 
+    /// A night picture: dark, with a texture, and lamps if wanted.
+    fn night(offset: usize, has_lamps: bool) -> Pixels {
+        let (width, height) = (64_usize, 48_usize);
+        let of = |place: usize| {
+            let (row, column) = (place / width, place % width);
+            let is_lamp = has_lamps && row % 24 < 3 && column % 32 < 3;
+            // Cells of 4 x 4 pixels that do not repeat.
+            let cell = (row / 4 * 31 + (column + offset) / 4 * 17) * 2_654_435 % 97;
+            match (is_lamp, has_lamps) {
+                (true, _) => 200,
+                (false, true) => 0,
+                (false, false) => 12 + (cell % 13) as u8,
+            }
+        };
+        Pixels {
+            width: width as u32,
+            height: height as u32,
+            bytes: (0..width * height).map(of).collect(),
+            ..ramp(0)
+        }
+    }
+
+    fn changed(image: &Pixels, change: impl Fn(u8) -> u8) -> Pixels {
+        let bytes = image.bytes.iter().map(|byte| change(*byte)).collect();
+        Pixels {
+            bytes,
+            ..image.clone()
+        }
+    }
+
+    #[test]
+    fn black_frozen_and_foreign_pictures_are_refused_also_at_night() {
+        let image = night(0, false);
+        let mut samples = Likeness::default();
+        samples.add(42.0, 0.97);
+        for bound in [Bound::LEAST, Bound::of_samples(&samples)] {
+            // One that lost little, and what it says of itself.
+            let good = changed(&image, |byte| byte ^ 1);
+            assert!(bound.compare(&image, &good).unwrap().psnr > 40.0, "{bound:?}");
+            let black = changed(&image, |_| 0);
+            assert!(psnr(&image, &black) > 20.0);
+            for other in [&black, &night(30, false), &changed(&image, |byte| 36 - byte)] {
+                let reason = bound.compare(&image, other).unwrap_err();
+                assert!(reason.starts_with("decoded again it "), "{reason}");
+            }
+            let (lamps, off) = (night(0, true), changed(&image, |_| 0));
+            assert!(alike(&lamps, &off).ssim > 0.5 && psnr(&lamps, &off) > 15.0);
+            assert!(bound.compare(&lamps, &off).is_err());
+        }
+        // 3 dB less than the samples, and twice their distance from 1.
+        let bound = Bound::of_samples(&samples);
+        assert_eq!((bound.psnr, (bound.ssim * 100.0).round()), (37.0, 94.0));
+        let coarse = changed(&image, |byte| byte / 16 * 16 + 7);
+        assert!(Bound::LEAST.compare(&image, &coarse).is_ok());
+        assert!(bound.compare(&image, &coarse).is_err());
+    }
+
+    #[test]
+    fn an_encoder_may_smooth_all_of_a_noise() {
+        let image = night(0, false);
+        let flat = changed(&image, |_| 18);
+        assert!(Bound::LEAST.compare(&image, &flat).is_ok());
+    }
+
     #[test]
     fn equal_images_are_the_most_similar_and_others_less() {
+        let ssim = |one: &Pixels, other: &Pixels| alike(one, other).ssim;
         assert_eq!(psnr(&ramp(0), &ramp(0)), EQUAL_DB);
         assert!((ssim(&ramp(0), &ramp(0)) - 1.0).abs() < 1e-9);
         // An error of 1 everywhere is 20 log10(255) dB.

@@ -73,9 +73,15 @@ impl Likeness {
         self.psnr_sum += psnr;
         self.ssim_sum += ssim;
     }
+
+    /// The lowest ones: one clause.
+    pub fn worst_clause(&self) -> String {
+        let (psnr, ssim) = (self.psnr_min, self.ssim_min);
+        format!("PSNR at worst {psnr:.1} dB and SSIM at worst {ssim:.4}")
+    }
 }
 
-/// What was changed at a time, because an encoder did not follow, or follows again.
+/// What was changed at a time: an encoder did not follow, or follows again; another publisher or another size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Log time of the last message before it, in nanoseconds.
@@ -104,6 +110,9 @@ pub struct Recoding {
     /// What the images were; `None` for other messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageForm>,
+    /// Other sizes that images had later, as width and height.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<[u32; 2]>,
     /// Of video: when its key frames were logged.
     #[serde(default, skip_serializing_if = "KeyTimes::is_empty")]
     pub keys: KeyTimes,
@@ -127,6 +136,9 @@ pub struct Recoding {
     /// How similar sampled images were; nothing for what is lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub likeness: Option<Likeness>,
+    /// How similar all images were when the bag was compared with the one that it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Likeness>,
     /// The largest error of a value that was allowed, in the unit of the values; nothing for what is lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_bound: Option<f64>,
@@ -269,6 +281,10 @@ impl Recoding {
                 counted(likeness.samples, "sampled image"),
             )?;
         }
+        if let Some(verified) = self.verified {
+            let count = counted(verified.samples, "image");
+            write!(f, ", {count} verified with {}", verified.worst_clause())?;
+        }
         if let (Some(bound), Some(found)) = (self.error_bound, self.error_max) {
             write!(f, ", error at most {bound}, found {found:.6}")?;
         }
@@ -289,7 +305,7 @@ impl fmt::Display for Recoding {
         if let Some(last) = self.steps.last() {
             write!(
                 f,
-                "; {}: {} of quality or rate, the last one: {}",
+                "; {}: {} by itself, the last one: {}",
                 Outside(&self.topic),
                 counted(self.steps.len() as u64, "change"),
                 one_line(&last.what)
@@ -320,6 +336,9 @@ mod tests {
         };
         recoding.likeness.as_mut().unwrap().add(40.0, 0.98);
         recoding.likeness.as_mut().unwrap().add(30.0, 0.96);
+        let mut verified = Likeness::default();
+        verified.add(29.04, 0.95);
+        recoding.verified = Some(verified);
         recoding.keep("its width is odd");
         recoding.keep("its width is odd");
         let custom_data: BTreeMap<_, _> = Recoding::list_to_custom_data(std::slice::from_ref(&recoding))
@@ -329,8 +348,8 @@ mod tests {
         assert_eq!(
             recoding.to_string(),
             "/camera: 9 messages of sensor_msgs/msg/Image became foxglove_msgs/msg/CompressedVideo (h264, lossy, crf 23), 1000 bytes before, \
-             50 after, 20.0 times smaller, PSNR 35.0 dB (at worst 30.0) and SSIM 0.9700 (at worst 0.9600) of 2 sampled images; \
-             /camera: 2 messages kept as before (2: its width is odd)"
+             50 after, 20.0 times smaller, PSNR 35.0 dB (at worst 30.0) and SSIM 0.9700 (at worst 0.9600) of 2 sampled images, \
+             1 image verified with PSNR at worst 29.0 dB and SSIM at worst 0.9500; /camera: 2 messages kept as before (2: its width is odd)"
         );
         assert_eq!(Recoding::list_to_custom_data(&[]), None);
         let mut late = custom_data.clone();

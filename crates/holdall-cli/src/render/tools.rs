@@ -3,7 +3,10 @@
 use super::labels::time_point;
 use crate::units::{format_bytes, plural};
 use comfy_table::{CellAlignment, Table};
-use holdall::tools::{ExpiredTopic, LeftOut, LeftOutMessages, Reindexed, Written};
+use holdall::{
+    recode::Verified,
+    tools::{ExpiredTopic, LeftOut, LeftOutMessages, Reindexed, Written},
+};
 use holdall_model::{
     recoding::Recoding,
     text::{Outside, OutsidePath},
@@ -55,6 +58,19 @@ fn recoded(list: &[Recoding]) -> String {
     list.iter()
         .map(|recoding| format!("\n  {}", recoding.done_clause()))
         .collect()
+}
+
+/// What was compared before the originals were deleted.
+pub fn verified(verified: &Verified) -> String {
+    let mut text = format!(
+        "{} compared, the originals deleted",
+        plural(verified.messages, "message")
+    );
+    for (topic, images) in &verified.images {
+        let (count, worst) = (plural(images.samples, "image"), images.worst_clause());
+        text.push_str(&format!("\n  {}: {count} with {worst}", Outside(topic)));
+    }
+    text
 }
 
 /// The same for programs.

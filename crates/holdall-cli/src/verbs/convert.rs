@@ -15,14 +15,13 @@ use crate::{
     output, render,
     resolve::{self, UsageError, surroundings::Surroundings},
     terminal::{log, progress::Progress},
-    units::plural,
 };
 use holdall::{
     reader::{Bag, BagFile, BagSet},
     recode::{self, Recoder},
     tools::{
         Choice, Job, OutputOptions, Recode, Shift,
-        manage::{expect_alone, remove},
+        manage::{expect_alone, remove, set_verified},
         run_recoded, yaml,
     },
     writer::CompressionMode,
@@ -277,9 +276,12 @@ fn verify_and_delete(bags: Vec<Bag>, args: &CompressArguments) -> VerbResult {
     });
     drop(progress);
     let stay = |reason: &dyn Display| Failure::failed(format!("the originals stay: {reason}"));
-    let count = verified.map_err(|error| stay(&error))?;
-    if count == 0 {
+    let verified = verified.map_err(|error| stay(&error))?;
+    if verified.messages == 0 {
         return Err(stay(&"no message was compared"));
+    }
+    if !verified.images.is_empty() {
+        set_verified(&args.output, &verified.images).map_err(|error| stay(&error))?;
     }
     before
         .bags()
@@ -291,10 +293,7 @@ fn verify_and_delete(bags: Vec<Bag>, args: &CompressArguments) -> VerbResult {
         remove(path).map_err(Failure::failed)?;
     }
     if !args.json {
-        output::result(&format!(
-            "{} compared, the originals deleted",
-            plural(count, "message")
-        ))?;
+        output::result(&render::tools::verified(&verified))?;
     }
     Ok(Outcome::Done)
 }

@@ -139,7 +139,8 @@ impl Behind {
         self.note("encoded again".to_owned(), account);
     }
 
-    fn note(&mut self, what: String, account: &mut Recoding) {
+    /// Something was changed by itself.
+    pub fn note(&mut self, what: String, account: &mut Recoding) {
         if account.steps.len() >= STEPS_MAX {
             return;
         }

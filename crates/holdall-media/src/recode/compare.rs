@@ -4,7 +4,7 @@ use super::{image::rgb, playing::Plain};
 use crate::{
     carried::{COMPRESSED_IMAGE, IMAGE},
     cloud::{CLOUD, Cloud, Kind},
-    likeness::{pixels, psnr, ssim},
+    likeness::{alike, pixels},
     pixels::Pixels,
 };
 use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError};
@@ -264,9 +264,10 @@ fn apart(one: &Shown, other: &Shown) -> Result<Apart, String> {
     }
     let pairs = one.bytes.iter().zip(&other.bytes);
     let error = pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0);
+    let found = alike(&one, &other);
     Ok(Apart {
         error: f64::from(error),
-        likeness: Some([psnr(&one, &other), ssim(&one, &other)]),
+        likeness: Some([found.psnr, found.ssim]),
     })
 }
 

@@ -37,6 +37,8 @@ const JPEG_QUALITY: u8 = 95;
 pub(super) struct Decoder {
     /// What the images were; `None` where that is not known.
     form: Option<ImageForm>,
+    /// Other sizes that they had later.
+    sizes: Vec<[u32; 2]>,
     /// Images become files.
     is_file: bool,
     /// Each picture is given out at once when it was decoded.
@@ -63,6 +65,7 @@ impl Decoder {
     pub fn new(form: Option<ImageForm>) -> Self {
         Self {
             form,
+            sizes: Vec::new(),
             is_file: false,
             is_urgent: false,
             group: Vec::new(),
@@ -76,6 +79,12 @@ impl Decoder {
             head: Vec::new(),
             decoder: version(&Stop::default()).unwrap_or_default(),
         }
+    }
+
+    /// The images had these sizes too.
+    pub fn sized(mut self, sizes: Vec<[u32; 2]>) -> Self {
+        self.sizes = sizes;
+        self
     }
 
     /// Makes JPEG files of the images.
@@ -96,10 +105,12 @@ impl Decoder {
         self
     }
 
-    /// Pictures that are decoded at once, so that their number is known to be right before the first is given out.
-    fn at_once_max(&self) -> Option<usize> {
+    /// Bytes of a picture that is decoded at once with others, so that their number is known to be right before the first is given out.
+    fn picture_bytes_max(&self) -> Option<usize> {
         let form = self.form.as_ref().filter(|_| !self.is_urgent)?;
-        Some(pictures_max(picture_bytes(form.width, form.height)))
+        let first = [form.width, form.height];
+        let sizes = self.sizes.iter().chain([&first]);
+        sizes.map(|[width, height]| picture_bytes(*width, *height)).max()
     }
 
     fn read(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
@@ -162,7 +173,7 @@ impl Decoder {
         // In other codecs the size may change without new parameters.
         let is_same = matches!(codec, Codec::H264 | Codec::H265)
             && (unit.parameters.is_none() || unit.parameters == self.parameters);
-        is_small && is_same && self.at_once_max().is_none()
+        is_small && is_same && self.picture_bytes_max().is_none()
     }
 
     /// Takes a message without a picture, in its turn.
@@ -189,7 +200,11 @@ impl Decoder {
         }
         let size = (picture.width, picture.height);
         match &self.form {
-            Some(form) if (form.width, form.height) != size => {
+            Some(form)
+                if !self.is_urgent
+                    && (form.width, form.height) != size
+                    && !self.sizes.contains(&[size.0, size.1]) =>
+            {
                 Err("its picture has another size than the bag says".to_owned())
             }
             Some(form) => Ok(restored(form, taken, picture).into()),
@@ -213,8 +228,8 @@ impl Decoder {
         let Some(codec) = self.codec.take().filter(|_| !made.is_empty()) else {
             return;
         };
-        let at_once = self.at_once_max().is_some_and(|max| made.len() <= max);
-        let form = self.form.as_ref().filter(|_| at_once);
+        let at_once = self.picture_bytes_max();
+        let at_once = at_once.filter(|bytes| made.len() <= pictures_max(*bytes));
         let none = || Err(NO_PICTURE.to_owned());
         let (mut waiting, mut next) = (group.iter(), 0);
         while next < made.len() && !sent.is_over {
@@ -232,13 +247,12 @@ impl Decoder {
                 }
                 !sent.is_over
             };
-            let done = match form {
+            let done = match at_once {
                 _ if is_reordered => {
                     Err("video with B-frames: its pictures are in another order than its messages".to_owned())
                 }
-                Some(form) => {
-                    let bytes_max =
-                        made.len() * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
+                Some(picture_bytes) => {
+                    let bytes_max = made.len() * (picture_bytes + PICTURE_MORE_BYTES);
                     let pictures = decode(codec, &made[next..whole], bytes_max, &Stop::default());
                     pictures.map(|pictures| _ = pictures.iter().all(&mut give))
                 }
@@ -286,5 +300,6 @@ impl Coder for Decoder {
     fn describe(&self, about: &mut Recoding) {
         about.encoder.clone_from(&self.decoder);
         about.image.clone_from(&self.form);
+        about.sizes.clone_from(&self.sizes);
     }
 }

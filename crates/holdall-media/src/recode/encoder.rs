@@ -2,13 +2,18 @@
 
 #[cfg(feature = "openh264")]
 use super::inside;
-use super::video::VideoOptions;
+use super::{image::Raw, video::VideoOptions};
 use crate::{
     elementary::{Codec, Pictures, Unit},
-    ffmpeg::{Filter, PROGRAM, Stop},
-    pixels::Pixels,
+    ffmpeg::{Filter, PROGRAM, STALL, Stop},
 };
-use std::process::Command;
+use bytes::Bytes;
+use holdall_io::mutex::lock;
+use std::{
+    process::Command,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 /// Any encoder of the graphics or video processor, as a user writes it.
 pub(super) const HARDWARE: &str = "hardware";
@@ -28,8 +33,11 @@ pub(super) const PRESETS: [(&str, [u8; 3]); 9] = [
 ];
 /// What each step of a lower quality adds to its number.
 const STEP_QUALITY: u8 = 4;
-/// Pictures that an encoder is tried with.
-const TRIED: usize = 2;
+/// Pictures that an encoder is tried with, and those of a group: some send their parameters only once.
+const TRIED: usize = 4;
+const TRIED_GROUP: usize = 2;
+/// One of the hardware that makes nothing for this long when it is tried while images come does not work.
+const TRIAL: Duration = Duration::from_secs(2);
 
 /// The encoders of a codec: those of the program's libraries, the first that works counts, and those of the hardware.
 pub(super) const fn encoders(codec: Codec) -> (&'static [&'static str], &'static [&'static str]) {
@@ -96,10 +104,32 @@ pub(super) fn may_be_own(options: &VideoOptions) -> bool {
     candidates(options).contains(&OWN)
 }
 
+/// Encoders that do not work here, and why; one that takes the place of another one knows them too.
+#[derive(Clone, Default)]
+pub(super) struct Refused(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Refused {
+    /// Adds one; returns that as a clause.
+    pub fn add(&self, name: &str, reason: &str) -> String {
+        let clause = format!("{name} does not work here ({reason})");
+        lock(&self.0).push((name.to_owned(), clause.clone()));
+        clause
+    }
+
+    fn has(&self, name: &str) -> bool {
+        lock(&self.0).iter().any(|(refused, _)| refused == name)
+    }
+
+    /// A clause for each.
+    pub fn clauses(&self) -> Vec<String> {
+        lock(&self.0).iter().map(|(_, clause)| clause.clone()).collect()
+    }
+}
+
 /// Encodes images one after the other; an error is one clause.
 pub(super) trait Engine: Send {
     /// Encodes the next image. After an error no more can be encoded.
-    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), String>;
+    fn feed(&mut self, pixels: Bytes) -> Result<(), String>;
 
     /// Returns what was encoded so far and not returned yet.
     fn take(&mut self) -> Result<Vec<u8>, String>;
@@ -109,7 +139,7 @@ pub(super) trait Engine: Send {
 }
 
 impl Engine for Filter {
-    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), String> {
+    fn feed(&mut self, pixels: Bytes) -> Result<(), String> {
         Self::feed(self, pixels).map_err(|error| error.to_string())
     }
 
@@ -122,65 +152,93 @@ impl Engine for Filter {
     }
 }
 
-/// Starts an encoder for images like this one; at most `bytes_max` of what it made may wait.
+/// Starts an encoder for images like this one; at most `bytes_max` of what it made may wait, and it is ended after a `stall`.
 ///
 /// # Errors
 /// One clause: why it cannot be started.
 pub(super) fn start(
     (options, name): (&VideoOptions, &str),
-    image: &Pixels,
+    image: &Raw,
     shape: &Shape,
-    (bytes_max, stop): (usize, &Stop),
+    (bytes_max, stall, stop): (usize, Duration, &Stop),
 ) -> Result<Box<dyn Engine>, String> {
     #[cfg(feature = "openh264")]
     if name == OWN {
         return inside::start(options, image, shape);
     }
     let filter = Filter::start(&mut command(options, name, image, shape), bytes_max as u64, stop);
-    Ok(Box::new(filter.map_err(|error| error.to_string())?))
+    let filter = filter.map_err(|error| error.to_string())?;
+    Ok(Box::new(filter.within(stall)))
 }
 
-/// The first encoder that works here, with why those before it do not.
+/// Whether another encoder can take the place of one.
+pub(super) fn is_followed(options: &VideoOptions, name: &str) -> bool {
+    candidates(options).last().is_some_and(|last| *last != name)
+}
+
+/// The first encoder that works here; those before it are refused from now on, with a warning.
 ///
 /// # Errors
-/// One clause if none does, or if this was to stop.
+/// One clause if this was to stop.
 pub(super) fn choose(
     options: &VideoOptions,
-    image: &Pixels,
-    stop: &Stop,
-) -> Result<(String, Vec<String>), String> {
-    let mut refused = Vec::new();
+    image: &Raw,
+    refused: &Refused,
+    (is_live, stop): (bool, &Stop),
+) -> Result<String, String> {
     let candidates = candidates(options);
-    for (number, name) in candidates.iter().enumerate() {
-        // The only one is tried by its first pictures.
-        let is_last = number + 1 == candidates.len();
-        match is_last {
-            true => return Ok(((*name).to_owned(), refused)),
-            false => match trial(options, name, image, stop) {
-                Ok(()) => return Ok(((*name).to_owned(), refused)),
-                Err(reason) => refused.push(format!("{name} does not work here ({reason})")),
-            },
+    // The last one is tried by its first pictures.
+    let (last, others) = candidates.split_last().ok_or("no encoder is known")?;
+    let (_, hardware) = encoders(options.codec);
+    let (mut new, mut chosen) = (Vec::new(), *last);
+    for name in others.iter().copied().filter(|name| !refused.has(name)) {
+        let is_hardware = hardware.contains(&name);
+        let stall = if is_live && is_hardware { TRIAL } else { STALL };
+        match trial((options, name), image, stall, stop) {
+            Ok(()) => {
+                chosen = name;
+                break;
+            }
+            Err(reason) if stop.is_stopped() => {
+                // A library is only late where the computer is busy.
+                if is_hardware {
+                    let clause = refused.add(name, "it made no picture in time");
+                    tracing::warn!("{clause}; it is not tried again");
+                }
+                return Err(reason);
+            }
+            Err(reason) => new.push(refused.add(name, &reason)),
         }
     }
-    Err("no encoder is known".to_owned())
+    for clause in new {
+        tracing::warn!("{clause}; {chosen} encodes");
+    }
+    Ok(chosen.to_owned())
 }
 
 /// Whether an encoder makes pictures of images of this size.
-fn trial(options: &VideoOptions, name: &str, image: &Pixels, stop: &Stop) -> Result<(), String> {
+fn trial(
+    (options, name): (&VideoOptions, &str),
+    image: &Raw,
+    stall: Duration,
+    stop: &Stop,
+) -> Result<(), String> {
     let shape = Shape {
         rate: 30,
-        group: TRIED,
+        group: TRIED_GROUP,
         is_live: false,
         ease: 0,
     };
     let bytes_max = 4 * TRIED * image.bytes.len() + (1 << 20);
-    let mut engine = start((options, name), image, &shape, (bytes_max, stop))?;
+    let mut engine = start((options, name), image, &shape, (bytes_max, stall, stop))?;
     for _ in 0..TRIED {
         engine.feed(image.bytes.clone())?;
     }
     let made = engine.finish()?;
     let made = Pictures::new(options.codec, bytes_max).add(&made, true)?;
-    check(options.codec, &made, TRIED)
+    check(options.codec, &made, TRIED)?;
+    let mut groups = made.chunks(TRIED_GROUP);
+    groups.try_for_each(|group| check(options.codec, group, TRIED_GROUP))
 }
 
 /// Whether pictures are what the schema of their messages demands; the first one begins a group.
@@ -215,9 +273,9 @@ pub(super) fn quality_of(options: &VideoOptions, shape: &Shape) -> u8 {
     (quality + STEP_QUALITY * shape.ease).min(quality_max(options.codec))
 }
 
-/// The process of an encoder.
-fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape: &Shape) -> Command {
-    let is_grey = pixels.channels == 1;
+/// The process of an encoder. Its flags are those that versions from 4.4 on know.
+fn command(options: &VideoOptions, name: &str, pixels: &Raw, shape: &Shape) -> Command {
+    let is_grey = pixels.order == "gray";
     let size = format!("{}x{}", pixels.width, pixels.height);
     let mut command = Command::new(PROGRAM);
     command.args(["-hide_banner", "-loglevel", "error"]);
@@ -225,12 +283,7 @@ fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape: &Shape) -
         command.args(["-vaapi_device", "/dev/dri/renderD128"]);
     }
     command
-        .args([
-            "-f",
-            "rawvideo",
-            "-pix_fmt",
-            if is_grey { "gray" } else { "rgb24" },
-        ])
+        .args(["-f", "rawvideo", "-pix_fmt", pixels.order])
         .args(["-video_size", &size, "-framerate", &shape.rate.to_string()])
         .args(["-i", "-"]);
     match options.quality {
@@ -245,7 +298,7 @@ fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape: &Shape) -
         }
     }
     command
-        .args(["-fps_mode", "passthrough", "-flush_packets", "1"])
+        .args(["-flush_packets", "1"])
         .args(["-f", options.codec.stream(), "-"]);
     command
 }
@@ -254,6 +307,24 @@ fn command(options: &VideoOptions, name: &str, pixels: &Pixels, shape: &Shape) -
 fn preset(options: &VideoOptions, ease: u8) -> &'static (&'static str, [u8; 3]) {
     let place = PRESETS.iter().position(|(name, _)| *name == options.preset);
     &PRESETS[place.unwrap_or(0).saturating_sub(usize::from(ease))]
+}
+
+/// What an encoder is given, in the words of its own arguments.
+pub(super) fn settings(options: &VideoOptions, name: &str) -> String {
+    let (preset, [svt, aom, vpx]) = preset(options, 0);
+    let Some(quality) = options.quality else {
+        return format!("lossless, preset {preset}");
+    };
+    match (name, name.rsplit('_').next()) {
+        ("libx264" | "libx265", _) => format!("crf {quality}, preset {preset}"),
+        ("libsvtav1", _) => format!("crf {quality}, preset {svt}"),
+        ("libaom-av1", _) => format!("crf {quality}, cpu-used {aom}"),
+        ("libvpx-vp9", _) => format!("crf {quality}, cpu-used {vpx}"),
+        (OWN, _) => format!("qp {quality}, preset {preset}"),
+        (_, Some("nvenc")) => format!("cq {quality}"),
+        (_, Some("vaapi")) => format!("global_quality {quality}"),
+        _ => format!("a bit rate for quality {quality}"),
+    }
 }
 
 /// Parameters of the libraries x264 and x265.
@@ -276,15 +347,14 @@ fn libx26x(command: &mut Command, flag: &str, options: &VideoOptions, shape: &Sh
 }
 
 /// Colours, rate and groups of lossy video.
-fn lossy(command: &mut Command, name: &str, (options, pixels, shape): (&VideoOptions, &Pixels, &Shape)) {
+fn lossy(command: &mut Command, name: &str, (options, pixels, shape): (&VideoOptions, &Raw, &Shape)) {
     let upload = if name.ends_with("_vaapi") {
         ",format=nv12,hwupload"
     } else {
         ""
     };
-    let filter = format!(
-        "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int+bicubic,format=yuv420p{upload}"
-    );
+    // Exact rounding would be 0.05 dB better, for a third more processor time of the conversion.
+    let filter = format!("scale=out_color_matrix=bt709:out_range=tv:flags=bicubic,format=yuv420p{upload}");
     // Stated in the stream, so that players do not guess the colours by the size.
     command
         .args(["-vf", &filter, "-color_primaries", "bt709", "-color_trc", "bt709"])
@@ -335,7 +405,7 @@ fn of_hardware(
     command: &mut Command,
     name: &str,
     quality: &str,
-    (options, pixels, shape): (&VideoOptions, &Pixels, &Shape),
+    (options, pixels, shape): (&VideoOptions, &Raw, &Shape),
 ) {
     command.args(["-bf", "0"]);
     match name.rsplit('_').next() {
@@ -376,12 +446,11 @@ mod tests {
     fn arguments(text: &str, shape: Shape) -> String {
         let options = options(text);
         let name = candidates(&options)[0].to_owned();
-        let pixels = Pixels {
+        let pixels = Raw {
             width: 100,
             height: 50,
-            channels: 3,
-            is_deep: false,
-            bytes: Vec::new(),
+            order: "bgr24",
+            bytes: Bytes::new(),
         };
         let command = command(&options, &name, &pixels, &shape);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
@@ -407,6 +476,10 @@ mod tests {
             "{live}"
         );
         assert!(live.contains("-preset veryfast"), "{live}");
+        assert!(
+            live.contains("-f rawvideo -pix_fmt bgr24 -video_size 100x50"),
+            "{live}"
+        );
         let most = arguments("/a=av1,quality=60", shape(true, 9));
         assert!(most.contains("-crf 63 -preset 12 -g 30 -svtav1-params"), "{most}");
     }
@@ -434,5 +507,50 @@ mod tests {
             rate.contains("-b:v 5000 ") && rate.contains("aud=insert"),
             "{rate}"
         );
+    }
+
+    #[test]
+    fn settings_are_those_that_an_encoder_is_given() {
+        let shape = Shape {
+            rate: 30,
+            group: 30,
+            is_live: false,
+            ease: 0,
+        };
+        for (rule, said, given) in [
+            (
+                "h264,quality=20,preset=slow",
+                "crf 20, preset slow",
+                "-crf 20 -x264-params",
+            ),
+            (
+                "av1,quality=30,preset=medium",
+                "crf 30, preset 7",
+                "-crf 30 -preset 7",
+            ),
+            (
+                "vp9,quality=30,preset=medium",
+                "crf 30, cpu-used 5",
+                "-cpu-used 5",
+            ),
+            ("h264,quality=20,encoder=h264_nvenc", "cq 20", "-cq 20"),
+            (
+                "h264,quality=20,encoder=h264_vaapi",
+                "global_quality 20",
+                "-global_quality 20",
+            ),
+            (
+                "h264,quality=20,encoder=h264_v4l2m2m",
+                "a bit rate for quality 20",
+                "-b:v",
+            ),
+            ("lossless,preset=fast", "lossless, preset fast", "-qp 0"),
+        ] {
+            let rule = format!("/a={rule}");
+            let options = options(&rule);
+            assert_eq!(settings(&options, candidates(&options)[0]), said);
+            let words = arguments(&rule, shape);
+            assert!(words.contains(given), "{words}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     compressed::{Compressed, file_pixels},
     pixels::{Pixels, convert},
 };
+use bytes::Bytes;
 use holdall_bag::reader::BagMessage;
 use holdall_model::recoding::ImageForm;
 
@@ -30,6 +31,67 @@ impl Taken {
             sec: self.sec,
             nanosec: self.nanosec,
             frame_id: &self.frame_id,
+        }
+    }
+}
+
+fn form_of(image: &Image<'_>) -> ImageForm {
+    ImageForm {
+        width: image.width,
+        height: image.height,
+        encoding: image.encoding.to_owned(),
+        is_bigendian: image.is_bigendian,
+    }
+}
+
+/// The pixels of an image as an encoder takes them.
+#[derive(Clone)]
+pub(super) struct Raw {
+    pub width: u32,
+    pub height: u32,
+    /// The order of their channels, as `ffmpeg` names it: `gray`, `rgb24`, `bgr24`.
+    pub order: &'static str,
+    pub bytes: Bytes,
+}
+
+impl Raw {
+    /// The pixels where they are in a message, if an encoder takes them so: without padding, 8 bits for each channel.
+    pub fn of(message: &BagMessage) -> Option<(Taken, ImageForm, Self)> {
+        let topic = &message.topic;
+        let is_image = topic.type_name == IMAGE && topic.serialization_format == "cdr";
+        let image = Image::read(&message.payload).ok().filter(|_| is_image)?;
+        let (order, pixel_bytes) = match image.encoding {
+            "mono8" | "8UC1" => ("gray", 1),
+            "rgb8" => ("rgb24", 3),
+            "bgr8" | "8UC3" => ("bgr24", 3),
+            _ => return None,
+        };
+        let row = image.width.checked_mul(pixel_bytes)?;
+        let length = (row as usize).checked_mul(image.height as usize)?;
+        let data = image.data.get(..length)?;
+        let raw = Self {
+            width: image.width,
+            height: image.height,
+            order,
+            bytes: message.payload.slice_ref(data),
+        };
+        (row == image.step && length > 0).then(|| (Taken::of(&image.head), form_of(&image), raw))
+    }
+
+    /// What an encoder is started for.
+    pub const fn layout(&self) -> (u32, u32, &'static str) {
+        (self.width, self.height, self.order)
+    }
+}
+
+impl From<Pixels> for Raw {
+    /// For one or three channels of 8 bits.
+    fn from(pixels: Pixels) -> Self {
+        Self {
+            width: pixels.width,
+            height: pixels.height,
+            order: if pixels.channels == 1 { "gray" } else { "rgb24" },
+            bytes: pixels.bytes.into(),
         }
     }
 }
@@ -62,12 +124,7 @@ impl Frame {
         let pixels = convert(&image)?;
         Ok(Self {
             taken: Taken::of(&image.head),
-            form: ImageForm {
-                width: image.width,
-                height: image.height,
-                encoding: image.encoding.to_owned(),
-                is_bigendian: image.is_bigendian,
-            },
+            form: form_of(&image),
             pixels,
         })
     }
@@ -175,6 +232,17 @@ pub(super) fn channel(pixels: &Pixels) -> Vec<u8> {
         1 => pixels.bytes.clone(),
         channels => pixels.bytes.iter().skip(1).step_by(channels).copied().collect(),
     }
+}
+
+/// Whether no pixel of 8 bits a channel is transparent.
+pub(super) fn is_opaque(pixels: &Pixels) -> bool {
+    pixels.channels != 4
+        || pixels
+            .bytes
+            .iter()
+            .skip(3)
+            .step_by(4)
+            .all(|alpha| *alpha == u8::MAX)
 }
 
 /// The same in red, green and blue.
@@ -288,6 +356,44 @@ pub(super) mod tests {
         let frame = Frame::read(&message(0, &image)).ok().unwrap();
         let again = restored(&frame.form, &frame.taken, &frame.pixels);
         assert_eq!(Image::read(&again).unwrap().encoding, "rgb8");
+    }
+
+    #[test]
+    fn pixels_without_padding_are_encoded_where_they_are() {
+        let data: Vec<u8> = (0..24).collect();
+        let image = |encoding, step| Image {
+            height: 2,
+            width: 4,
+            encoding,
+            step,
+            data: &data,
+            ..Image::default()
+        };
+        for (encoding, step, order) in [
+            ("mono8", 4, "gray"),
+            ("rgb8", 12, "rgb24"),
+            ("bgr8", 12, "bgr24"),
+            ("8UC3", 12, "bgr24"),
+        ] {
+            let message = message(0, &image(encoding, step));
+            let (_, form, raw) = Raw::of(&message).unwrap();
+            assert_eq!(raw.layout(), (4, 2, order));
+            assert_eq!(raw.bytes, data[..2 * step as usize]);
+            assert!(message.payload.as_ptr_range().contains(&raw.bytes.as_ptr()));
+            assert_eq!(form, Frame::read(&message).unwrap().form);
+        }
+        for (encoding, step) in [
+            ("mono8", 5),
+            ("rgb8", 13),
+            ("rgb8", 11),
+            ("rgba8", 16),
+            ("16UC1", 8),
+        ] {
+            assert!(
+                Raw::of(&message(0, &image(encoding, step))).is_none(),
+                "{encoding}"
+            );
+        }
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 use super::{
     encoder::{Engine, OWN, PRESETS, Shape, quality_of},
+    image::Raw,
     video::VideoOptions,
 };
 use crate::pixels::Pixels;
+use bytes::Bytes;
 use openh264::{
     Error, OpenH264API,
     decoder::{DecodeOptions, Decoder, Flush},
@@ -70,18 +72,23 @@ impl Planes {
         }
     }
 
-    fn set(&mut self, pixels: &[u8], channels: usize) {
+    fn set(&mut self, pixels: &[u8], order: &str) {
         let round = |sum: i32, bits: u32| ((sum + (1 << (bits - 1))) >> bits) as u8;
-        if channels == 1 {
+        if order == "gray" {
             let luma = self.luma.iter_mut().zip(pixels);
             luma.for_each(|(to, grey)| *to = round(GREY * i32::from(*grey) + (16 << 16), 16));
             return;
         }
+        let is_blue_first = order == "bgr24";
+        let [to_luma, to_blue, to_red] = [LUMA, BLUE, RED].map(|[red, green, blue]| match is_blue_first {
+            true => [blue, green, red],
+            false => [red, green, blue],
+        });
         let of = |pixel: &[u8], parts: [i32; 3]| {
             parts[0] * i32::from(pixel[0]) + parts[1] * i32::from(pixel[1]) + parts[2] * i32::from(pixel[2])
         };
         for (to, pixel) in self.luma.iter_mut().zip(pixels.chunks_exact(3)) {
-            *to = round(of(pixel, LUMA) + (16 << 16), 16);
+            *to = round(of(pixel, to_luma) + (16 << 16), 16);
         }
         let [blue, red] = &mut self.chroma;
         let half = self.width / 2;
@@ -100,8 +107,8 @@ impl Planes {
                         .map(|pixel| of(pixel, parts))
                         .sum::<i32>()
                 };
-                *blue = round(sum(BLUE) + (128 << 18), 18);
-                *red = round(sum(RED) + (128 << 18), 18);
+                *blue = round(sum(to_blue) + (128 << 18), 18);
+                *red = round(sum(to_red) + (128 << 18), 18);
             }
         }
     }
@@ -111,7 +118,7 @@ impl Planes {
 struct Inside {
     encoder: Encoder,
     planes: Planes,
-    channels: usize,
+    order: &'static str,
     made: Vec<u8>,
 }
 
@@ -123,11 +130,7 @@ fn said(error: Error) -> String {
 ///
 /// # Errors
 /// One clause: the library refuses the settings.
-pub(super) fn start(
-    options: &VideoOptions,
-    image: &Pixels,
-    shape: &Shape,
-) -> Result<Box<dyn Engine>, String> {
+pub(super) fn start(options: &VideoOptions, image: &Raw, shape: &Shape) -> Result<Box<dyn Engine>, String> {
     let quality = quality_of(options, shape);
     let preset = PRESETS.iter().position(|(name, _)| *name == options.preset);
     let complexity = match preset.unwrap_or(0) {
@@ -151,14 +154,14 @@ pub(super) fn start(
     Ok(Box::new(Inside {
         encoder: Encoder::with_api_config(OpenH264API::from_source(), config).map_err(said)?,
         planes: Planes::new(image.width as usize, image.height as usize),
-        channels: image.channels,
+        order: image.order,
         made: Vec::new(),
     }))
 }
 
 impl Engine for Inside {
-    fn feed(&mut self, pixels: Vec<u8>) -> Result<(), String> {
-        self.planes.set(&pixels, self.channels);
+    fn feed(&mut self, pixels: Bytes) -> Result<(), String> {
+        self.planes.set(&pixels, self.order);
         let picture = self.encoder.encode(&self.planes).map_err(said)?;
         self.made.extend(DELIMITER);
         picture.write_vec(&mut self.made);
@@ -259,11 +262,11 @@ mod tests {
                 is_live: true,
                 ease: 0,
             };
-            let mut engine = start(options, &image(0, channels), &shape).unwrap();
+            let mut engine = start(options, &image(0, channels).into(), &shape).unwrap();
             let mut stream = Pictures::new(Codec::H264, 1 << 20);
             let mut made = Vec::new();
             for number in 0..20 {
-                engine.feed(image(number, channels).bytes).unwrap();
+                engine.feed(image(number, channels).bytes.into()).unwrap();
                 made.extend(stream.add(&engine.take().unwrap(), false).unwrap());
             }
             made.extend(stream.add(&engine.finish().unwrap(), true).unwrap());

@@ -7,6 +7,7 @@
 use super::{
     How, Rule,
     behind::Behind,
+    encoder::Refused,
     worker::{Batch, Job, Shared, Worker, into},
 };
 use crate::carried::definition;
@@ -105,6 +106,8 @@ struct Topic {
     how: How,
     pace: Pace,
     worker: Option<Worker>,
+    /// Encoders that do not work here.
+    refused: Refused,
     /// Threads that are ending.
     ending: Vec<JoinHandle<()>>,
     pending: VecDeque<Pending>,
@@ -135,6 +138,7 @@ impl Topic {
             how,
             pace,
             worker: None,
+            refused: Refused::default(),
             ending: Vec::new(),
             pending: VecDeque::new(),
             pending_bytes: 0,
@@ -208,7 +212,7 @@ impl Topic {
                 let started = Worker::start(
                     self.how.clone(),
                     self.info.clone(),
-                    self.account.clone(),
+                    (self.account.clone(), self.refused.clone()),
                     self.pace.span,
                 );
                 let started = started.map_err(|error| format!("no thread can be started: {error}"))?;
@@ -256,7 +260,13 @@ impl Topic {
     }
 
     fn take(&mut self, batch: Batch, now: Duration) {
-        let Batch { made, into, about } = batch;
+        let Batch {
+            made,
+            into,
+            about,
+            changes,
+            gave_up,
+        } = batch;
         self.account = Recoding {
             topic: std::mem::take(&mut self.account.topic),
             from: std::mem::take(&mut self.account.from),
@@ -271,6 +281,9 @@ impl Topic {
             keys: std::mem::take(&mut self.account.keys),
             ..about
         };
+        for change in changes {
+            self.behind.note(change.what, &mut self.account);
+        }
         let begin = self.ready.len();
         let mut has_lost = false;
         for (key, made) in made {
@@ -300,6 +313,8 @@ impl Topic {
         }
         if has_lost {
             self.give_up("its encoder has lost a message", now);
+        } else if let Some(reason) = gave_up {
+            self.give_up(&reason, now);
         }
     }
 
@@ -566,6 +581,8 @@ mod tests {
                 .collect(),
             into: crate::carried::COMPRESSED_VIDEO,
             about: Recoding::default(),
+            changes: Vec::new(),
+            gave_up: None,
         }
     }
 
@@ -618,7 +635,7 @@ mod tests {
     #[test]
     fn what_a_lost_encoder_had_comes_back_as_it_was() {
         let now = Duration::from_secs(10);
-        for fault in ["hangs", "ends", "lies"] {
+        for fault in ["hangs", "ends", "lies", "gives up"] {
             let (mut topic, done, to_do) = topic(WhenBehind::Raw);
             for number in 0..3 {
                 topic.add(pending(number, now));
@@ -629,9 +646,16 @@ mod tests {
                     drop((done, to_do));
                     topic.step(now);
                 }
-                _ => {
+                "lies" => {
                     done.send(batch([(2, Ok(Bytes::from_static(b"x")))])).unwrap();
                     topic.step(now);
+                }
+                _ => {
+                    let mut last = batch([(0, Err("it died".to_owned()))]);
+                    last.gave_up = Some("it died, 3 times in a row".to_owned());
+                    done.send(last).unwrap();
+                    topic.step(now);
+                    assert_eq!(topic.account.reasons["it died, 3 times in a row"], 2);
                 }
             }
             let all: Vec<_> = (0..3).map(|number| (number, false, 10, number as u8)).collect();

@@ -21,7 +21,7 @@ pub use decoder::is_beside;
 pub use live::{WhenBehind, live};
 pub use playing::{Plain, playing};
 pub use rule::{Carrier, CloudOptions, How, Rule};
-pub use verify::{VerifyError, verify};
+pub use verify::{Verified, VerifyError, verify};
 pub use video::VideoOptions;
 
 use crate::{
@@ -36,7 +36,7 @@ use holdall_bag::{
     reader::{BagMessage, BagSet, MessageFilter},
 };
 use holdall_model::{
-    recoding::{Exactness, Recoding},
+    recoding::{Exactness, Recoding, Step},
     time::Timestamp,
     topic::{MessageDefinition, TopicInfo},
 };
@@ -104,6 +104,14 @@ trait Coder: Send {
     fn end(&mut self, sent: &mut Sent<'_>);
     /// Steps by which the quality is to be lower than requested, and the bytes that it may hold back.
     fn set_limits(&mut self, _ease: u8, _segment_bytes_max: usize) {}
+    /// Why it encodes no more; another one may.
+    fn gave_up(&self) -> Option<&str> {
+        None
+    }
+    /// What was changed by itself since the last call.
+    fn take_changes(&mut self) -> Vec<Step> {
+        Vec::new()
+    }
     /// Adds what it knows of what it did.
     fn describe(&self, about: &mut Recoding);
 }
@@ -215,7 +223,10 @@ impl Stream {
     fn finish(mut self) -> Recoding {
         self.made = None;
         match self.coder.take().map(JoinHandle::join) {
-            Some(Ok(coder)) => coder.describe(&mut self.account),
+            Some(Ok(mut coder)) => {
+                coder.describe(&mut self.account);
+                self.account.steps.extend(coder.take_changes());
+            }
             // It panicked: nothing shows that what it made can be restored.
             Some(Err(_)) | None => self.account.exactness = Exactness::Lossy,
         }
@@ -332,16 +343,17 @@ impl Recoder {
             let Some(topic) = topics.iter().find(is_it) else {
                 continue;
             };
+            let sizes = recoding.sizes;
             let stream = match (topic.type_name.as_str(), recoding.image) {
                 (COMPRESSED_CLOUD, _) => Stream::start(inputs, topic, CLOUD, || Box::new(cloud::Decoder)),
                 (COMPRESSED_VIDEO | FFMPEG_PACKET, Some(form)) => {
                     Stream::start(inputs, topic, IMAGE, move || {
-                        Box::new(decoder::Decoder::new(Some(form)))
+                        Box::new(decoder::Decoder::new(Some(form)).sized(sizes))
                     })
                 }
                 (COMPRESSED_IMAGE, Some(form)) if Codec::named(&recoding.codec).is_some() => {
                     Stream::start(inputs, topic, IMAGE, move || {
-                        Box::new(decoder::Decoder::new(Some(form)))
+                        Box::new(decoder::Decoder::new(Some(form)).sized(sizes))
                     })
                 }
                 (COMPRESSED_IMAGE, Some(form)) => {

@@ -2,16 +2,16 @@
 
 use super::{
     Recoder, encoded,
-    image::{Frame, is_same, rgb},
+    image::{Frame, is_opaque, is_same, rgb},
 };
 use crate::{
     cloud::{CLOUD, Cloud, cloudini::error_of},
-    likeness::{PSNR_MIN, psnr},
+    likeness::{Alike, Bound},
 };
 use bytes::Bytes;
 use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError};
 use holdall_model::{
-    recoding::{Exactness, Recoding},
+    recoding::{Exactness, Likeness, Recoding},
     text::Outside,
 };
 use holdall_tools::tools::{Recode, ToolError};
@@ -42,6 +42,15 @@ pub enum VerifyError {
     },
 }
 
+/// What the comparison of two bags found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verified {
+    /// Messages that were compared.
+    pub messages: u64,
+    /// By topic, of lossy video: how like its images all its pictures are.
+    pub images: BTreeMap<String, Likeness>,
+}
+
 /// Messages of a bag by time, those of one time by topic.
 struct ByTime(Peekable<Messages>);
 
@@ -65,12 +74,16 @@ impl ByTime {
     }
 }
 
-/// Compares all messages of `before` with those of `after`, which are decoded: equal where nothing was lost, within their bound or like each other where
-/// something was. `progress` gets the number of messages. Returns that number.
+/// Compares all messages of `before` with those of `after`, which are decoded: equal where nothing was lost, within their bound or as like each other as the
+/// samples of the encoder where something was. `progress` gets the number of messages.
 ///
 /// # Errors
 /// The first message that differs; a bag that cannot be read.
-pub fn verify(before: &BagSet, after: &BagSet, progress: &mut dyn FnMut(u64)) -> Result<u64, VerifyError> {
+pub fn verify(
+    before: &BagSet,
+    after: &BagSet,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Verified, VerifyError> {
     let filter = MessageFilter {
         verified: true,
         ..MessageFilter::default()
@@ -85,12 +98,12 @@ pub fn verify(before: &BagSet, after: &BagSet, progress: &mut dyn FnMut(u64)) ->
     if let Some(decoder) = &mut decoder {
         decoder.begin(after)?;
     }
-    let mut count = 0;
+    let mut verified = Verified::default();
     let [mut ones, mut others] = [before, after].map(|bags| ByTime(bags.messages(&filter).peekable()));
     loop {
         let (one, other) = (ones.next()?, others.next()?);
         if one.is_empty() && other.is_empty() {
-            return Ok(count);
+            return Ok(verified);
         }
         for number in 0..one.len().max(other.len()) {
             let differs = |message: &BagMessage, reason: String| VerifyError::Differs {
@@ -104,19 +117,24 @@ pub fn verify(before: &BagSet, after: &BagSet, progress: &mut dyn FnMut(u64)) ->
                 (None, Some(b)) => return Err(differs(b, "it is in the new bag only".to_owned())),
                 (None, None) => continue,
             };
-            compare(a, b, decoder.as_mut(), &forms).map_err(|reason| differs(a, reason))?;
-            count += 1;
-            progress(count);
+            let found = compare(a, b, decoder.as_mut(), &forms).map_err(|reason| differs(a, reason))?;
+            if let Some(Alike { psnr, ssim, .. }) = found {
+                let images = verified.images.entry(a.topic.name.clone()).or_default();
+                images.add(psnr, ssim);
+            }
+            verified.messages += 1;
+            progress(verified.messages);
         }
     }
 }
 
+/// How like its image a picture of lossy video is; `None` for other messages.
 fn compare(
     before: &BagMessage,
     after: &BagMessage,
     decoder: Option<&mut Recoder>,
     forms: &BTreeMap<String, Recoding>,
-) -> Result<(), String> {
+) -> Result<Option<Alike>, String> {
     let key = |it: &BagMessage| {
         (
             it.log_time,
@@ -129,7 +147,7 @@ fn compare(
         return Err("the new bag has another message in its place".to_owned());
     }
     if before.payload == after.payload && before.topic.type_name == after.topic.type_name {
-        return Ok(());
+        return Ok(None);
     }
     let decoder = decoder.filter(|decoder| decoder.form(&after.topic).is_some());
     let decoded: Option<Bytes> = decoder.and_then(|decoder| decoder.recode(after));
@@ -137,14 +155,15 @@ fn compare(
         return Err("it differs, and cannot be decoded".to_owned());
     };
     if before.payload == decoded {
-        return Ok(());
+        return Ok(None);
     }
     if before.topic.type_name == CLOUD {
-        return compare_clouds(&before.payload, &decoded, form.error_bound.unwrap_or(0.0));
+        compare_clouds(&before.payload, &decoded, form.error_bound.unwrap_or(0.0))?;
+        return Ok(None);
     }
     if form.exactness == Exactness::Lossless {
         if is_same(&before.payload, &decoded) {
-            return Ok(());
+            return Ok(None);
         }
         return Err("decoded again it differs".to_owned());
     }
@@ -156,12 +175,15 @@ fn compare(
         }),
         ..after.clone()
     };
-    let (one, other) = (Frame::read(before)?, Frame::read(&again)?);
-    let (one, other) = (rgb(&one.pixels), rgb(&other.pixels));
-    if (one.width, one.height) != (other.width, other.height) || psnr(&one, &other) < PSNR_MIN {
-        return Err("decoded again it is another image".to_owned());
+    let samples = form.likeness.filter(|samples| samples.samples > 0);
+    let samples = samples.ok_or("no picture of its video was compared when it was encoded")?;
+    let (one, other) = (Frame::read(before)?.pixels, Frame::read(&again)?.pixels);
+    if !is_opaque(&one) {
+        return Err("it has transparent pixels, and its video has none".to_owned());
     }
-    Ok(())
+    Bound::of_samples(&samples)
+        .compare(&rgb(&one), &rgb(&other))
+        .map(Some)
 }
 
 fn compare_clouds(before: &[u8], after: &[u8], bound: f64) -> Result<(), String> {

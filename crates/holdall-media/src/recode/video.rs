@@ -6,20 +6,20 @@
 
 use super::{
     Carrier, Coder, Key, Sent,
-    encoder::{Engine, OWN, Shape, check, choose, may_be_own, start},
-    image::{Frame, Taken, channel, is_grey, is_same, restored, rgb},
+    encoder::{Engine, OWN, Refused, Shape, check, choose, is_followed, may_be_own, settings, start},
+    image::{Frame, Raw, Taken, channel, is_grey, is_opaque, is_same, restored, rgb},
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
     elementary::{Codec, Pictures, Unit},
-    ffmpeg::{PICTURE_BYTES_MAX, Stop, decode, version},
-    likeness::{PSNR_MIN, psnr, ssim},
+    ffmpeg::{PICTURE_BYTES_MAX, STALL, Stop, decode, version},
+    likeness::Bound,
     pixels::Pixels,
 };
 use bytes::Bytes;
 use holdall_bag::reader::BagMessage;
 use holdall_model::{
-    recoding::{Exactness, ImageForm, Likeness, Recoding},
+    recoding::{Exactness, ImageForm, Likeness, Recoding, Step},
     topic::PublisherInfo,
 };
 use std::{collections::VecDeque, time::Duration};
@@ -30,7 +30,7 @@ const SEGMENT_BYTES_MAX: usize = 128 << 20;
 const SEGMENT_PICTURES_MAX: usize = 300;
 /// A segment is over after a quarter more than the time that it is to have.
 const SPAN_PARTS: u32 = 4;
-/// Segments that fail one after the other: after them no more are tried.
+/// Segments that fail one after the other: after them another encoder is tried, or none.
 const FAILURES_MAX: u32 = 3;
 /// Bytes that a picture may have beyond those of its pixels.
 pub(super) const PICTURE_MORE_BYTES: usize = 1 << 16;
@@ -38,6 +38,12 @@ pub(super) const PICTURE_MORE_BYTES: usize = 1 << 16;
 const RATE: usize = 30;
 /// While recording, a picture of one segment in ten is compared with its image, and of the first one of each process.
 const COMPARED_EACH: u64 = 10;
+
+/// Images of another publisher, or of another size, take the place of those that did not come for this long.
+const SILENT_NANOS: i64 = 2_000_000_000;
+/// Sizes that the images of a topic have, and changes that are listed.
+const SIZES_MAX: usize = 16;
+const CHANGES_MAX: usize = 100;
 
 /// How images become video.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +77,11 @@ struct Image {
 struct Segment {
     waiting: Vec<Waiting>,
     pictures: usize,
+    size: [u32; 2],
     first_nanos: i64,
     last_nanos: i64,
-    /// A picture, by its number, that is compared.
-    sample: Option<(usize, Pixels)>,
+    /// A picture, by its number, that is compared with the image of a message.
+    sample: Option<(usize, BagMessage)>,
 }
 
 impl Segment {
@@ -98,6 +105,8 @@ struct Run {
     /// The last one is being filled; others are complete.
     segments: VecDeque<Segment>,
     shape: Shape,
+    /// What its images have to be.
+    layout: (u32, u32, &'static str),
     /// Segments that it has begun.
     begun: u64,
 }
@@ -112,11 +121,23 @@ impl Run {
     }
 }
 
+/// Which images of a topic are encoded, and when the last of them was logged.
+struct Origin {
+    publisher: Option<Box<PublisherInfo>>,
+    size: [u32; 2],
+    last_nanos: i64,
+}
+
 /// Encodes the images of a topic.
 pub(super) struct Encoder {
     options: VideoOptions,
+    /// Of the first image.
     form: Option<ImageForm>,
-    publisher: Option<Option<Box<PublisherInfo>>>,
+    /// Sizes of later ones.
+    sizes: Vec<[u32; 2]>,
+    origin: Option<Origin>,
+    /// What was changed by itself and not returned.
+    changes: Vec<Step>,
     /// Pictures that were given out.
     pictures: u64,
     /// Pictures a second.
@@ -133,8 +154,9 @@ pub(super) struct Encoder {
     gave_up: Option<String>,
     /// The program with its version.
     program: String,
-    /// The encoder that works, with what was said of others.
-    chosen: Option<(String, Vec<String>)>,
+    /// The encoder that works.
+    chosen: Option<String>,
+    refused: Refused,
     likeness: Likeness,
 }
 
@@ -148,7 +170,9 @@ impl Encoder {
         Self {
             options,
             form: None,
-            publisher: None,
+            sizes: Vec::new(),
+            origin: None,
+            changes: Vec::new(),
             pictures: 0,
             rate: RATE,
             span: Duration::from_secs(1),
@@ -161,14 +185,17 @@ impl Encoder {
             gave_up,
             program,
             chosen: None,
+            refused: Refused::default(),
             likeness: Likeness::default(),
         }
     }
 
-    /// Continues, while a recording runs, what another one began, of which `before` is the description; its segments have this `span`.
-    pub fn live_after(mut self, before: &Recoding, span: Duration) -> Self {
+    /// Continues, while a recording runs, what another one began, of which `before` is the description; its segments have this `span`, and what
+    /// it had refused stays refused.
+    pub fn live_after(mut self, before: &Recoding, span: Duration, refused: &Refused) -> Self {
         self.form.clone_from(&before.image);
-        self.publisher = Some(None);
+        self.sizes.clone_from(&before.sizes);
+        self.refused = refused.clone();
         self.likeness = before.likeness.unwrap_or_default();
         self.is_live = true;
         self.span = span;
@@ -177,7 +204,7 @@ impl Encoder {
 
     /// Whether this program encodes.
     fn is_own(&self) -> bool {
-        self.chosen.as_ref().is_some_and(|(name, _)| name == OWN)
+        self.chosen.as_ref().is_some_and(|name| name == OWN)
     }
 
     const fn is_lossless(&self) -> bool {
@@ -185,46 +212,85 @@ impl Encoder {
     }
 
     /// The image of a message, if it can be a picture of this video.
-    fn frame(&mut self, message: &BagMessage) -> Result<Frame, String> {
+    fn frame(&mut self, message: &BagMessage) -> Result<(Taken, Raw), String> {
         if let Some(reason) = &self.gave_up {
             return Err(reason.clone());
         }
-        let publisher = self
-            .publisher
-            .get_or_insert_with(|| message.topic.publisher.clone());
-        if *publisher != message.topic.publisher {
-            return Err("it is from another publisher than the first image of its topic".to_owned());
-        }
+        let (taken, form, image) = match Raw::of(message).filter(|_| !self.is_lossless()) {
+            Some(found) => found,
+            None => self.converted(message)?,
+        };
+        suits(&form, false, self.is_lossless())?;
+        self.accept(message, &form)?;
+        Ok((taken, image))
+    }
+
+    /// The same of an image that an encoder does not take where it is.
+    fn converted(&self, message: &BagMessage) -> Result<(Taken, ImageForm, Raw), String> {
         if self.is_lossless() && message.topic.type_name == COMPRESSED_IMAGE {
             return Err("it is compressed already".to_owned());
         }
-        let mut frame = Frame::read(message)?;
-        suits(&frame, self.is_lossless())?;
-        if self.is_lossless()
-            && !is_same(
-                &message.payload,
-                &restored(&frame.form, &frame.taken, &frame.pixels),
-            )
-        {
+        let Frame {
+            taken,
+            form,
+            mut pixels,
+        } = Frame::read(message)?;
+        suits(&form, pixels.is_deep, self.is_lossless())?;
+        if self.is_lossless() && !is_same(&message.payload, &restored(&form, &taken, &pixels)) {
             return Err(
                 "it would not come back bit for bit (bytes between rows, transparent pixels, or an encoding that is converted)".to_owned(),
             );
         }
-        if frame.pixels.channels == 4 {
-            frame.pixels = rgb(&frame.pixels);
+        if !is_opaque(&pixels) {
+            return Err("it has transparent pixels, which video does not have".to_owned());
         }
-        match &self.form {
-            Some(form) if *form != frame.form => Err(format!(
-                "it is {}, and the first image of its topic {}",
-                said(&frame.form),
-                said(form)
-            )),
-            Some(_) => Ok(frame),
-            None => {
-                self.form = Some(frame.form.clone());
-                Ok(frame)
-            }
+        if pixels.channels == 4 {
+            pixels = rgb(&pixels);
         }
+        Ok((taken, form, pixels.into()))
+    }
+
+    /// Accepts an image of the publisher and the size that are encoded. Others take their place when those have not come for some time.
+    fn accept(&mut self, message: &BagMessage, form: &ImageForm) -> Result<(), String> {
+        let (nanos, size) = (message.log_time.as_nanos(), [form.width, form.height]);
+        let publisher = &message.topic.publisher;
+        let before = self.origin.as_ref();
+        let is_over = before.is_none_or(|it| nanos.saturating_sub(it.last_nanos) > SILENT_NANOS);
+        let is_of_another = match self.is_live {
+            // A recorder decides by itself when one publisher follows another.
+            true => publisher.is_some(),
+            false => !is_over && before.is_some_and(|it| it.publisher != *publisher),
+        };
+        if is_of_another {
+            return Err("it is from another publisher than the images before it".to_owned());
+        }
+        let first = self.form.get_or_insert_with(|| form.clone());
+        let first_size = [first.width, first.height];
+        let last_size = before.map_or(first_size, |it| it.size);
+        let is_new = size != first_size && !self.sizes.contains(&size);
+        let is_other = (&first.encoding, first.is_bigendian) != (&form.encoding, form.is_bigendian);
+        if is_other || (size != last_size && !is_over) || (is_new && self.sizes.len() >= SIZES_MAX) {
+            let [width, height] = last_size;
+            let last = format!("{width} x {height} {}", first.encoding);
+            return Err(format!("it is {}, and the images before it {last}", said(form)));
+        }
+        let what = match before {
+            _ if size != last_size => Some(format!("images of {} x {} pixels", size[0], size[1])),
+            Some(before) if before.publisher != *publisher => Some("images of another publisher".to_owned()),
+            _ => None,
+        };
+        if let Some(what) = what.filter(|_| self.changes.len() < CHANGES_MAX) {
+            self.changes.push(Step { time: nanos, what });
+        }
+        if is_new {
+            self.sizes.push(size);
+        }
+        self.origin = Some(Origin {
+            publisher: publisher.clone(),
+            size,
+            last_nanos: nanos,
+        });
+        Ok(())
     }
 
     /// What the next process is to do.
@@ -239,46 +305,39 @@ impl Encoder {
         }
     }
 
-    fn begin(&mut self, pixels: &Pixels) -> Result<Run, String> {
-        let picture_bytes = picture_bytes(pixels.width, pixels.height);
+    fn begin(&mut self, image: &Raw) -> Result<Run, String> {
+        let picture_bytes = picture_bytes(image.width, image.height);
         let shape = self.shape(picture_bytes);
-        let (name, _) = match &self.chosen {
+        let name = match self.chosen.take() {
             Some(chosen) => chosen,
-            None => {
-                let chosen = choose(&self.options, pixels, &self.stop)?;
-                for refused in &chosen.1 {
-                    tracing::warn!("{refused}; {} encodes", chosen.0);
-                }
-                self.chosen.insert(chosen)
-            }
+            None => choose(&self.options, image, &self.refused, (self.is_live, &self.stop))?,
         };
         let bytes_max = stream_bytes_max(picture_bytes);
-        let engine = start(
-            (&self.options, name.as_str()),
-            pixels,
-            &shape,
-            (bytes_max, &self.stop),
-        );
+        let limits = (bytes_max, STALL, &self.stop);
+        let engine = start((&self.options, &name), image, &shape, limits);
+        self.chosen = Some(name);
         Ok(Run {
             engine: engine?,
             stream: Pictures::new(self.options.codec, bytes_max),
             made: VecDeque::new(),
             segments: VecDeque::new(),
             shape,
+            layout: image.layout(),
             begun: 0,
         })
     }
 
-    /// Adds an image to the segment, or to a new one.
-    fn add(&mut self, key: Key, frame: Frame) -> Result<(), String> {
+    /// Adds the image of a message to the segment, or to a new one.
+    fn add(&mut self, message: &BagMessage, taken: Taken, image: Raw) -> Result<(), String> {
+        let key = Key::of(message);
         let nanos = key.log_time.as_nanos();
         let checksum = match self.is_lossless() {
-            true => crc32fast::hash(&frame.pixels.bytes),
+            true => crc32fast::hash(&image.bytes),
             false => 0,
         };
         let mut run = match self.run.take() {
             Some(run) => run,
-            None => self.begin(&frame.pixels)?,
+            None => self.begin(&image)?,
         };
         if run.open().is_none() {
             let is_compared = !self.is_live || run.begun.is_multiple_of(COMPARED_EACH);
@@ -286,34 +345,31 @@ impl Encoder {
             run.segments.push_back(Segment {
                 waiting: Vec::new(),
                 pictures: 0,
+                size: [image.width, image.height],
                 first_nanos: nanos,
                 last_nanos: nanos,
-                sample: (is_compared && !self.is_lossless()).then(|| (0, frame.pixels.clone())),
+                sample: (is_compared && !self.is_lossless()).then(|| (0, message.clone())),
             });
         }
         let half = run.shape.group / 2;
         if let Some(segment) = run.segments.back_mut() {
             if let Some(sample) = segment.sample.as_mut().filter(|_| segment.pictures == half) {
-                *sample = (half, frame.pixels.clone());
+                *sample = (half, message.clone());
             }
-            let image = Image {
-                taken: frame.taken,
-                checksum,
-            };
             segment.waiting.push(Waiting {
                 key,
-                image: Ok(image),
+                image: Ok(Image { taken, checksum }),
             });
             segment.pictures += 1;
             segment.last_nanos = nanos;
         }
-        let fed = run.engine.feed(frame.pixels.bytes);
+        let fed = run.engine.feed(image.bytes);
         self.run = Some(run);
         fed
     }
 
     /// Whether the process must end before a picture of this time: its groups would not be what they are to be.
-    fn is_due(&self, nanos: i64) -> bool {
+    fn is_due(&self, nanos: i64, layout: (u32, u32, &str)) -> bool {
         let Some((run, last)) = self
             .run
             .as_ref()
@@ -323,14 +379,17 @@ impl Encoder {
         };
         let span_max = self.span + self.span / SPAN_PARTS;
         let since = |begin: i64| Duration::from_nanos(nanos.saturating_sub(begin).max(0).cast_unsigned());
-        if self.ease != run.shape.ease || nanos < last.last_nanos || since(last.last_nanos) > span_max {
+        if self.ease != run.shape.ease
+            || run.layout != layout
+            || nanos < last.last_nanos
+            || since(last.last_nanos) > span_max
+        {
             return true;
         }
         if last.pictures < run.shape.group {
             return since(last.first_nanos) > span_max;
         }
-        let Some(form) = &self.form else { return false };
-        let wanted = self.shape(picture_bytes(form.width, form.height));
+        let wanted = self.shape(picture_bytes(layout.0, layout.1));
         wanted.group.abs_diff(run.shape.group) > run.shape.group / 4
     }
 
@@ -426,7 +485,7 @@ impl Encoder {
         for one in segment.waiting {
             let message = one.image.and_then(|image| {
                 let data = made.next().ok_or("it has no picture")?;
-                let payload = self.carried(&image.taken, data)?;
+                let payload = self.carried(&image.taken, segment.size, data)?;
                 self.pictures += 1;
                 Ok(Bytes::from(payload))
             });
@@ -436,7 +495,7 @@ impl Encoder {
     }
 
     /// A picture in its message.
-    fn carried(&self, taken: &Taken, data: &[u8]) -> Result<Vec<u8>, String> {
+    fn carried(&self, taken: &Taken, size: [u32; 2], data: &[u8]) -> Result<Vec<u8>, String> {
         let (codec, carrier) = (self.options.codec, self.options.carrier);
         let mut coded = Coded {
             head: taken.head(),
@@ -456,7 +515,7 @@ impl Encoder {
         let format = format!("{};{source};{target};{}", codec.name(), form.encoding);
         coded.format = &format;
         let is_key = Unit::read(codec, data)?.is_key;
-        Ok(coded.write_packet([form.width, form.height], self.pictures, is_key))
+        Ok(coded.write_packet(size, self.pictures, is_key))
     }
 
     /// The messages of a segment that could not be encoded keep their form.
@@ -466,11 +525,25 @@ impl Encoder {
         }
         self.failures += 1;
         if self.failures >= FAILURES_MAX {
-            self.gave_up = Some(format!("{reason} ({FAILURES_MAX} times; no more was tried)"));
+            self.replace_encoder(&format!("{reason}, {FAILURES_MAX} times in a row"));
         }
         for one in messages {
             let why = one.image.err().unwrap_or_else(|| reason.to_owned());
             sent.send(one.key, Err(why));
+        }
+    }
+
+    /// Another encoder takes the place of one that fails again and again; without one no more is tried.
+    fn replace_encoder(&mut self, reason: &str) {
+        let failed = self.chosen.clone();
+        match failed.filter(|name| is_followed(&self.options, name)) {
+            Some(name) => {
+                let clause = self.refused.add(&name, reason);
+                tracing::warn!("{clause}; another one encodes");
+                self.chosen = None;
+                self.failures = 0;
+            }
+            None => self.gave_up = Some(reason.to_owned()),
         }
     }
 
@@ -485,7 +558,8 @@ impl Encoder {
             return Err("the encoder made no picture".to_owned());
         };
         let form = self.form.as_ref().ok_or("it has no form")?;
-        let bytes_max = wanted * (picture_bytes(form.width, form.height) + PICTURE_MORE_BYTES);
+        let [width, height] = segment.size;
+        let bytes_max = wanted * (picture_bytes(width, height) + PICTURE_MORE_BYTES);
         let pictures = match self.is_own() {
             true => vec![own_picture(made)?],
             false => decode(self.options.codec, made, bytes_max, &self.stop)?,
@@ -509,20 +583,16 @@ impl Encoder {
                 false => Err("a picture that was decoded again differs from its image".to_owned()),
             };
         }
-        let (Some(picture), Some((_, image))) = (pictures.last(), &segment.sample) else {
+        let (Some(picture), Some((_, message))) = (pictures.last(), &segment.sample) else {
             return Err("the encoder made no picture".to_owned());
         };
-        let picture = plain(picture);
-        if (picture.width, picture.height) != (image.width, image.height) {
-            return Err("a picture that was decoded again has another size than its image".to_owned());
+        let mut image = Frame::read(message)?.pixels;
+        if image.channels == 4 {
+            image = rgb(&image);
         }
-        let (psnr, ssim) = (psnr(image, &picture), ssim(image, &picture));
-        if psnr < PSNR_MIN {
-            return Err(format!(
-                "a picture that was decoded again is not like its image (PSNR {psnr:.1} dB)"
-            ));
-        }
-        self.likeness.add(psnr, ssim);
+        let found = Bound::LEAST.compare(&image, &plain(picture));
+        let found = found.map_err(|reason| format!("one of its pictures was checked: {reason}"))?;
+        self.likeness.add(found.psnr, found.ssim);
         Ok(())
     }
 }
@@ -531,11 +601,11 @@ impl Coder for Encoder {
     fn take(&mut self, message: &BagMessage, sent: &mut Sent<'_>) {
         let key = Key::of(message);
         match self.frame(message) {
-            Ok(frame) => {
-                if self.is_due(key.log_time.as_nanos()) {
+            Ok((taken, image)) => {
+                if self.is_due(key.log_time.as_nanos(), image.layout()) {
                     self.end_run(sent);
                 }
-                if let Err(reason) = self.add(key, frame) {
+                if let Err(reason) = self.add(message, taken, image) {
                     if self.run.is_none() {
                         let image = Err(reason.clone());
                         self.fail(vec![Waiting { key, image }], &reason, sent);
@@ -569,34 +639,37 @@ impl Coder for Encoder {
         self.segment_bytes_max = segment_bytes_max;
     }
 
+    fn gave_up(&self) -> Option<&str> {
+        self.gave_up.as_deref()
+    }
+
+    fn take_changes(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.changes)
+    }
+
     fn describe(&self, about: &mut Recoding) {
         let options = &self.options;
         options.codec.format().clone_into(&mut about.codec);
-        about.settings = match options.quality {
-            Some(quality) => {
-                let scale = if self.is_own() { "qp" } else { "crf" };
-                format!(
-                    "{scale} {quality}, preset {}, key frame each second",
-                    options.preset
-                )
-            }
-            None => format!("lossless, preset {}, key frame each second", options.preset),
-        };
+        about.settings = self.chosen.as_ref().map_or_else(String::new, |name| {
+            let apart = (self.span + self.span / SPAN_PARTS).as_secs_f64();
+            format!("{}, key frames at most {apart} s apart", settings(options, name))
+        });
         match self.is_own() {
             true => about.encoder.clear(),
             false => about.encoder.clone_from(&self.program),
         }
-        if let Some((name, refused)) = &self.chosen {
+        if let Some(name) = &self.chosen {
             if !about.encoder.is_empty() {
                 about.encoder.push(' ');
             }
             about.encoder.push_str(name);
-            for reason in refused {
-                about.encoder.push_str("; ");
-                about.encoder.push_str(reason);
-            }
+        }
+        for clause in self.refused.clauses() {
+            about.encoder.push_str("; ");
+            about.encoder.push_str(&clause);
         }
         about.image.clone_from(&self.form);
+        about.sizes.clone_from(&self.sizes);
         about.exactness = if self.is_lossless() {
             Exactness::Lossless
         } else {
@@ -634,9 +707,8 @@ pub(super) const fn stream_bytes_max(picture_bytes: usize) -> usize {
 }
 
 /// Why an image is not a picture of a video, if so.
-fn suits(frame: &Frame, is_lossless: bool) -> Result<(), String> {
-    let (form, pixels) = (&frame.form, &frame.pixels);
-    if pixels.is_deep {
+fn suits(form: &ImageForm, is_deep: bool, is_lossless: bool) -> Result<(), String> {
+    if is_deep {
         return Err(format!(
             "video has 8 bits for each channel, and {} more",
             form.encoding
@@ -651,8 +723,8 @@ fn suits(frame: &Frame, is_lossless: bool) -> Result<(), String> {
             form.encoding
         ));
     }
-    if !pixels.width.is_multiple_of(2) || !pixels.height.is_multiple_of(2) {
-        return Err(format!("its size of {} x {} is odd", pixels.width, pixels.height));
+    if !form.width.is_multiple_of(2) || !form.height.is_multiple_of(2) {
+        return Err(format!("its size of {} x {} is odd", form.width, form.height));
     }
     Ok(())
 }

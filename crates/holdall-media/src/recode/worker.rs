@@ -1,13 +1,13 @@
 //! The thread of a topic that is recorded: it has the encoder, and gives back what that made.
 
-use super::{Coder, How, Key, Made, Sent, cloud, depth, image::Frame, video};
+use super::{Coder, How, Key, Made, Sent, cloud, depth, encoder::Refused, image::Frame, video};
 use crate::{carried::COMPRESSED_IMAGE, cloud::COMPRESSED_CLOUD, ffmpeg::Stop};
 use bytes::Bytes;
 use holdall_bag::reader::BagMessage;
 use holdall_io::mutex::lock;
 use holdall_model::{
     message::{CacheEntry, Loan},
-    recoding::Recoding,
+    recoding::{Recoding, Step},
     topic::{PublisherInfo, TopicInfo},
 };
 use std::{
@@ -44,6 +44,10 @@ pub(super) struct Batch {
     pub made: Vec<(Key, Made)>,
     pub into: &'static str,
     pub about: Recoding,
+    /// What was changed by itself.
+    pub changes: Vec<Step>,
+    /// Why no more is encoded.
+    pub gave_up: Option<String>,
 }
 
 /// A topic's thread.
@@ -63,7 +67,12 @@ pub(super) struct Limits {
 }
 
 impl Worker {
-    pub fn start(how: How, topic: TopicInfo, before: Recoding, span: Duration) -> std::io::Result<Self> {
+    pub fn start(
+        how: How,
+        topic: TopicInfo,
+        (before, refused): (Recoding, Refused),
+        span: Duration,
+    ) -> std::io::Result<Self> {
         let (jobs, to_do) = mpsc::sync_channel(JOBS_MAX);
         let (done, batches) = mpsc::sync_channel(BATCHES_MAX);
         let (stop, limits) = (Stop::default(), Arc::<Limits>::default());
@@ -71,6 +80,7 @@ impl Worker {
             how,
             topic: Arc::new(topic),
             before,
+            refused,
             span,
             stop: stop.clone(),
             limits: Arc::clone(&limits),
@@ -115,6 +125,7 @@ struct Work {
     how: How,
     topic: Arc<TopicInfo>,
     before: Recoding,
+    refused: Refused,
     span: Duration,
     stop: Stop,
     limits: Arc<Limits>,
@@ -180,15 +191,28 @@ impl Work {
             if made.is_empty() {
                 continue;
             }
-            let mut about = self.before.clone();
-            if let Some((coder, _)) = &coder {
-                coder.describe(&mut about);
-            }
-            let into = coder.as_ref().map_or(into(&self.how), |(_, into)| into);
-            if done.send(Batch { made, into, about }).is_err() {
+            if done.send(self.batch(made, coder.as_mut())).is_err() {
                 return;
             }
         }
+    }
+
+    /// What was made, and what its coder says of it.
+    fn batch(&self, made: Vec<(Key, Made)>, coder: Option<&mut (Box<dyn Coder>, &'static str)>) -> Batch {
+        let mut batch = Batch {
+            made,
+            into: into(&self.how),
+            about: self.before.clone(),
+            changes: Vec::new(),
+            gave_up: None,
+        };
+        if let Some((coder, into)) = coder {
+            batch.into = *into;
+            coder.describe(&mut batch.about);
+            batch.changes = coder.take_changes();
+            batch.gave_up = coder.gave_up().map(str::to_owned);
+        }
+        batch
     }
 
     /// What encodes the messages that begin with this one; `None` while it is not known, because that depends on their pixels.
@@ -206,7 +230,7 @@ impl Work {
             return Some((Box::new(depth::Encoder::after(&self.before)), COMPRESSED_IMAGE));
         }
         let encoder = video::Encoder::new(options.clone(), &self.stop);
-        let encoder = encoder.live_after(&self.before, self.span);
+        let encoder = encoder.live_after(&self.before, self.span, &self.refused);
         Some((Box::new(encoder), into))
     }
 }

@@ -1,4 +1,4 @@
-//! Renames, labels and removes bags of a folder. A bag that is being recorded is not touched.
+//! Renames, labels, annotates and removes bags of a folder. A bag that is being recorded is not touched.
 
 use super::ToolError;
 use holdall_bag::{Bag, live::lock_bag, reader::io_error};
@@ -6,6 +6,7 @@ use holdall_io::{fs, lock::WriteLock};
 use holdall_model::{
     marker::{MARKERS_CUSTOM_KEY, MARKERS_MAX, Marker},
     metadata::{BagMetadata, METADATA_BYTES_MAX},
+    recoding::{Likeness, Recoding},
 };
 use holdall_storage::{compression::unpacked_name, storage_of_directory};
 use std::{
@@ -71,6 +72,25 @@ pub fn add_markers(path: &Path, markers: &[Marker]) -> Result<AddedMarkers, Tool
             added: room as u64,
             without_room,
         })
+    })
+}
+
+/// Notes in a bag directory, in its `metadata.yaml`, how similar all images of these topics are to those that they were made from.
+///
+/// # Errors
+/// As [`set_labels`].
+pub fn set_verified(path: &Path, images: &BTreeMap<String, Likeness>) -> Result<(), ToolError> {
+    change_metadata(path, "an account of its video", |metadata| {
+        let mut list = Recoding::list_in(&metadata.custom_data);
+        for (topic, likeness) in images {
+            // The last one is what was compared.
+            let last = list.iter_mut().rfind(|one| one.topic == *topic);
+            if let Some(last) = last {
+                last.verified = Some(*likeness);
+            }
+        }
+        metadata.custom_data.extend(Recoding::list_to_custom_data(&list));
+        Ok(())
     })
 }
 
