@@ -268,7 +268,7 @@ class Bag:
         return _media.VideoFrames(found) if is_video else _media.Frames(found, _media.image)
 
     def points(self, topic: str) -> _media.Frames:
-        """The point clouds of a topic as structured arrays on the memory of the bag."""
+        """The point clouds of a topic as structured arrays: plain ones on the memory of the bag, compressed ones decoded. See :func:`holdall.points`."""
         return _media.Frames(self[topic], _media.points)
 
     # What the program does with bags.

@@ -75,16 +75,22 @@ def _layout(encoding: str) -> tuple[str, int]:
 def _decoded(msg: Any) -> Pixels:
     """A ``sensor_msgs/msg/CompressedImage`` as an array of its own."""
     np = numpy()
-    data = msg.data
-    height, width, encoding, pixels = _native.decode_image(data.tobytes() if hasattr(data, "tobytes") else bytes(data), msg.format)
+    height, width, encoding, pixels = _native.decode_image(_bytes(msg.data), msg.format)
     number, channels = _layout(encoding)
     shape = (height, width) if channels == 1 else (height, width, channels)
     found: Pixels = np.frombuffer(pixels, dtype=np.dtype(number).newbyteorder("<")).reshape(shape)
     return found
 
 
+def _bytes(data: Any) -> bytes:
+    return data.tobytes() if hasattr(data, "tobytes") else bytes(data)
+
+
 def points(msg: Any) -> Pixels:
-    """A ``sensor_msgs/msg/PointCloud2`` as a structured array with a field for each of the cloud's: a view of the message."""
+    """A ``sensor_msgs/msg/PointCloud2`` as a structured array with a field for each of the cloud's: a view of the message.
+
+    A ``point_cloud_interfaces/msg/CompressedPointCloud2`` of holdall, Cloudini or Draco is decoded.
+    """
     np = numpy()
     order = ">" if msg.is_bigendian else "<"
     names, formats, offsets = [], [], []
@@ -96,8 +102,13 @@ def points(msg: Any) -> Pixels:
         formats.append(number if field.count <= 1 else (number, (field.count,)))
         offsets.append(field.offset)
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": msg.point_step})
-    data = np.asarray(msg.data)
     height, width, row_step, step = msg.height, msg.width, msg.row_step, msg.point_step
+    if hasattr(msg, "compressed_data"):
+        fields = [(field.name, field.offset, field.datatype, field.count) for field in msg.fields]
+        unpacked = _native.unpack_cloud((height, width, step), fields, msg.is_bigendian, _bytes(msg.compressed_data), msg.format)
+        data, row_step = np.frombuffer(unpacked, np.uint8), width * step
+    else:
+        data = np.asarray(msg.data)
     if height and len(data) < (height - 1) * row_step + width * step:
         raise ValueError(f"a cloud of {width} x {height} points of {step} bytes does not fit into {len(data)} bytes")
     shape, strides = ((width,), (step,)) if height == 1 else ((height, width), (row_step, step))
@@ -107,7 +118,7 @@ def points(msg: Any) -> Pixels:
 
 _TYPES: dict[Any, tuple[str, ...]] = {
     image: ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"),
-    points: ("sensor_msgs/msg/PointCloud2",),
+    points: ("sensor_msgs/msg/PointCloud2", "point_cloud_interfaces/msg/CompressedPointCloud2"),
 }
 
 

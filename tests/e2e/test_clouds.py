@@ -1,4 +1,6 @@
-"""Point clouds as files: PCD as pip pypcd4 and PLY as pip plyfile read them, against numpy on the payloads."""
+"""Point clouds as files: PCD as pip pypcd4 and PLY as pip plyfile read them, against numpy on the payloads; compressed ones are shown as plain ones."""
+
+import json
 
 import numpy as np
 import pytest
@@ -6,6 +8,8 @@ from plyfile import PlyData
 from pypcd4 import PointCloud
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
+from served import ask_bytes as ask
+from served import served, until
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 CLOUD = "sensor_msgs/msg/PointCloud2"
@@ -155,3 +159,40 @@ def test_a_bag_without_clouds_is_refused(tmp_path, world):
         writer.write(writer.add_connection("/text", text.__msgtype__, typestore=STORE), 1, STORE.serialize_cdr(text("x"), text.__msgtype__))
     told = world.run("export", tmp_path / "bag", "-f", "pcd", "-o", world.folder / "out")
     assert told.returncode == 2 and "no chosen topic has point clouds" in told.stderr and not (world.folder / "out").exists()
+
+
+def tree(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_compressed_clouds_are_exported_as_the_plain_ones_are(bag, world):
+    compressed = world.run("compress", bag, "-o", world.folder / "small", "--cloud", ".*=lossless", "--json")
+    assert compressed.returncode == 0, compressed.stderr
+    kept = {one["topic"]: one["kept"] for one in json.loads(compressed.stdout)["recoded"]}
+    assert kept == {topic: 3 if topic in ("/every", "/every_big", "/organised") else 0 for topic in CLOUDS}
+    for format in ("pcd", "ply"):
+        for name in (bag, world.folder / "small"):
+            exported = world.run("export", name, "-f", format, "-o", world.folder / f"{name.name}.{format}")
+            assert exported.returncode == 0, exported.stderr
+        assert tree(world.folder / f"small.{format}") == tree(world.folder / f"{bag.name}.{format}")
+
+
+def test_pages_show_compressed_clouds_as_plain_ones(tmp_path, world):
+    message, points = make(LIDAR, 32, 500, 1)
+    angle = np.arange(500) / 80
+    for name, values in {"x": 9 * np.cos(angle), "y": 4 * np.sin(angle), "z": angle, "intensity": np.arange(500) % 90, "ring": 1, "t": 2}.items():
+        points[name][:] = values
+    folder = world.folder / "bags"
+    folder.mkdir()
+    write(folder / "plain", {"/lidar": [(7, message)]})
+    compressed = world.run("compress", folder / "plain", "-o", folder / "small", "--cloud", "/lidar=lossless")
+    assert compressed.returncode == 0, compressed.stderr
+    web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
+    address = served(web, "bags: ")
+    until(lambda: len(json.loads(ask(address, "GET", "/api/bags")[1])["bags"]) == 2, "both bags in the list")
+    shown = [ask(address, "GET", f"/api/picture?bag={bag}&topic=/lidar&at=7") for bag in ("plain", "small")]
+    assert [code for code, _ in shown] == [200, 200], shown
+    assert shown[0][1] == shown[1][1] and shown[0][1].startswith(b"\x89PNG")
+    assert json.loads(ask(address, "GET", "/api/message?bag=small&topic=/lidar&at=7")[1])["found"]["is_picture"]
+    code, said = web.stop()
+    assert code == 0, said

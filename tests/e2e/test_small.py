@@ -8,8 +8,10 @@ import stat
 import struct
 import subprocess
 
+import DracoPy
 import imageio_ffmpeg
 import numpy as np
+import pureini
 import pytest
 from mcap.reader import make_reader
 from mcap.writer import Writer
@@ -28,6 +30,8 @@ SCHEMAS = {
     "uint32 point_step\nuint32 row_step\nuint8[] data\nbool is_dense\n" + "=" * 80 + "\nMSG: sensor_msgs/PointField\nstring name\nuint32 offset\nuint8 datatype\n"
     "uint32 count" + HEADER + STAMP,
 }
+CLOUD, PACKED = "sensor_msgs/msg/PointCloud2", "point_cloud_interfaces/msg/CompressedPointCloud2"
+SCHEMAS[PACKED] = SCHEMAS[CLOUD].replace("uint8[] data\nbool is_dense\n", "uint8[] compressed_data\nbool is_dense\nstring format\n")
 POINT = np.dtype({"names": ["x", "y", "z", "intensity", "ring", "time"], "formats": ["<f4"] * 4 + ["<u2", "<f8"], "offsets": [0, 4, 8, 16, 20, 24], "itemsize": 32})
 
 
@@ -331,13 +335,18 @@ def scan(number, count=5000):
     return points
 
 
-def cloud(number, points, row_step=None):
+NUMBERS = {"|i1": 1, "|u1": 2, "<i2": 3, "<u2": 4, "<i4": 5, "<u4": 6, "<f4": 7, "<f8": 8}
+
+
+def cloud(number, points, row_step=None, packed=None, form="cloudini"):
+    """A message with these points, or with what they were packed to."""
     fields = []
     for name, (kind, offset) in points.dtype.fields.items():
-        fields += [("s", name), ("I", offset), ("B", {"<f4": 7, "<f8": 8, "<u2": 4}[kind.str]), ("I", 1)]
+        base, (count,) = kind.subdtype or (kind, (1,))
+        fields += [("s", name), ("I", offset), ("B", NUMBERS[base.str]), ("I", count)]
     return cdr(
         *head(number), ("I", 1), ("I", len(points)), ("I", len(fields) // 4), *fields, ("?", False), ("I", points.dtype.itemsize),
-        ("I", row_step or points.nbytes), ("b", points.tobytes()), ("?", False),
+        ("I", row_step or points.nbytes), ("b", points.tobytes() if packed is None else packed), ("?", False), *([] if packed is None else [("s", form)]),
     )  # fmt: skip
 
 
@@ -383,20 +392,154 @@ def cleaned(points):
     return points
 
 
-def test_another_program_reads_and_writes_the_same_cloudini(tmp_path, world):
-    import pureini
-
+def test_another_program_reads_the_cloudini_that_is_written(tmp_path, world):
     scans = [scan(number, 40_000) for number in range(3)]
-    bag = write(tmp_path / "lidar.mcap", {"/lidar": ("sensor_msgs/msg/PointCloud2", [(n, cloud(n, points)) for n, points in enumerate(scans)])})
+    bag = write(tmp_path / "lidar.mcap", {"/lidar": (CLOUD, [(n, cloud(n, points)) for n, points in enumerate(scans)])})
     done = world.run("compress", bag, "-o", world.folder / "small", "--cloud", "/lidar=cloudini")
     assert done.returncode == 0, done.stderr
     for (_, _, _, _, message), points in zip(read(world.folder / "small")["/lidar"], scans, strict=True):
         data, info = pureini.PointcloudDecoder().decode(bytes(message.compressed_data))
         found = np.frombuffer(data, POINT)
         assert (info.width, info.point_step) == (40_000, 32)
+        # Whole numbers as floats are stored as whole numbers.
+        assert {field.name: field.resolution for field in info.fields} == {
+            **{name: pytest.approx(0.001) for name in "xyz"}, "intensity": 1, "ring": None, "time": None,
+        }  # fmt: skip
         for name in POINT.names:
             bound = 0.001 if name in "xyz" else 0
             assert np.array_equal(np.isnan(found[name]), np.isnan(points[name])) and np.nanmax(np.abs(found[name] - points[name])) <= bound, name
+
+
+KINDS = ["<f4", "<f4", "<f4", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<f4", "<f4", "<f8", "<f8"]
+EVERY = np.dtype(
+    {
+        "names": ["x", "y", "z", "i8", "u8", "i16", "ring", "i32", "t", "plain", "fine", "stamp", "coarse"],
+        "formats": KINDS,
+        "offsets": [0, 4, 8, 13, 14, 16, 18, 20, 24, 28, 32, 40, 48],
+        "itemsize": 64,
+    }
+)
+# Fields with a resolution: coordinates, and others of both widths.
+RESOLUTIONS = {"x": 0.001, "y": 0.001, "z": 0.002, "fine": 0.25, "coarse": 0.001}
+
+
+def every(count):
+    """Points with a field of each type: few values, long runs, steps of one size and of any, floats that stay, turn and are no numbers."""
+    random = np.random.default_rng(8)
+    points, number = np.zeros(count, EVERY), np.arange(count)
+    for name in "xyz":
+        points[name] = 20 * np.cos(number / 900 + ord(name)) + random.normal(scale=0.02, size=count)
+    points["i8"], points["u8"], points["i16"] = random.integers(-128, 128, count), number % 256, random.choice([-30_000, 5, 12_345], count)
+    points["ring"], points["i32"], points["t"] = number % 16, (number // 700) * -7_654_321, np.cumsum(random.integers(0, 90_000, count))
+    points["plain"], points["fine"] = random.normal(size=count) * 1e20, np.round(random.normal(size=count) * 40) / 4
+    points["stamp"], points["coarse"] = 1.7e9 + number // 3 * 1e-4, random.normal(size=count) * 1e6
+    for name in ("x", "z", "plain", "fine", "stamp", "coarse"):
+        points[name][5::97] = np.nan
+    points["plain"][:3] = np.inf, -0.0, -np.inf
+    return points
+
+
+def packed(points, version, encoding, compression):
+    fields = [
+        pureini.PointField(name, offset, pureini.FieldType(NUMBERS[kind.str]), RESOLUTIONS.get(name)) for name, (kind, offset) in points.dtype.fields.items()
+    ]
+    options = getattr(pureini.EncodingOptions, encoding), getattr(pureini.CompressionOption, compression)
+    info = pureini.EncodingInfo(fields, len(points), 1, points.dtype.itemsize, *options, version)
+    return pureini.PointcloudEncoder(info).encode(points.tobytes())
+
+
+def test_cloudini_of_another_program_is_read_bit_for_bit_or_refused(tmp_path, world):
+    points = every(35_000)
+    ways = [(version, encoding, compression) for version in (3, 4, 5) for encoding in ("LOSSY", "LOSSLESS", "NONE") for compression in ("ZSTD", "LZ4", "NONE")]
+    made = {f"/v{version}_{encoding}_{compression}": packed(points, version, encoding, compression) for version, encoding, compression in ways}
+    messages = {topic: cloud(1, points, packed=data) for topic, data in made.items()}
+    good = made["/v5_LOSSY_ZSTD"]
+    refused = {topic: "in two ways in version 03" for topic in messages if topic.startswith("/v3_LOSSLESS")}
+    others = {
+        "/later": (cloud(1, points, packed=good.replace(b"CLOUDINI_V05", b"CLOUDINI_V06")), 'its Cloudini version is "06"'),
+        "/binary": (cloud(1, points, packed=good.replace(b"CLOUDINI_V05\n", b"CLOUDINI_V05\0")), "its head is no text"),
+        "/unknown": (cloud(1, points, packed=good.replace(b"compression_opt: ZSTD", b"compression_opt: ZIP")), 'the line "compression_opt: ZIP"'),
+        "/torn": (cloud(1, points, packed=good[:-9]), "cut off or damaged"),
+        "/more": (cloud(1, points, packed=good + b"\0\0\0\0"), "data after its last point"),
+        "/fewer": (cloud(1, points[:-1], packed=good), "not as the message has it"),
+        "/moved": (cloud(1, points, packed=good.replace(b"offset: 13", b"offset: 12")), 'the line "    offset: 12"'),
+        "/other": (cloud(1, points, packed=good, form="draco9"), 'clouds of format "draco9"'),
+    }
+    messages |= {topic: message for topic, (message, _) in others.items()}
+    refused |= {topic: clause for topic, (_, clause) in others.items()}
+    # Cloudini's own publisher names no format, and makes nothing of a cloud without points.
+    messages["/unnamed"] = cloud(1, points, packed=good, form="")
+    messages["/empty"] = cloud(1, points[:0], packed=b"")
+    bag = write(tmp_path / "lidar.mcap", {topic: (PACKED, [(1, message)]) for topic, message in messages.items()})
+    done = world.run("export", bag, "-f", "pcd", "-o", world.folder / "pcd", timeout=300)
+    assert done.returncode == 1, done.stderr
+    tight = np.dtype([(name, EVERY.fields[name][0]) for name in EVERY.names])
+    for topic in messages:
+        files = list((world.folder / "pcd" / topic[1:]).glob("*.pcd"))
+        said = re.findall(rf"{topic}: 1 message could not be written; the first, of time \d+: (.*)", done.stderr)
+        if topic in refused:
+            assert not files and len(said) == 1 and refused[topic] in said[0], (topic, said, done.stderr)
+            continue
+        assert len(files) == 1 and not said, (topic, said)
+        found = np.frombuffer(files[0].read_bytes().partition(b"DATA binary\n")[2], tight)
+        wanted = {"/unnamed": good, "/empty": None}.get(topic, made.get(topic))
+        expected = np.frombuffer(pureini.PointcloudDecoder().decode(wanted)[0] if wanted else b"", EVERY)
+        assert len(found) == len(expected) == (35_000 if wanted else 0), topic
+        for name in EVERY.names:
+            assert found[name].tobytes() == expected[name].tobytes(), (topic, name)
+            if "LOSSY" not in topic and wanted and topic != "/unnamed":
+                assert found[name].tobytes() == points[name].tobytes(), (topic, name)
+
+
+def layout(**formats):
+    """Points with these fields, one after another."""
+    offsets = np.cumsum([0] + [np.dtype(kind).itemsize for kind in formats.values()])
+    return np.dtype({"names": list(formats), "formats": list(formats.values()), "offsets": offsets[:-1], "itemsize": offsets[-1] + 2})
+
+
+def test_draco_of_another_program_is_read_as_that_reads_it_or_refused(tmp_path, world):
+    count, random = 3000, np.random.default_rng(2)
+    values = {
+        "xyz": random.normal(size=(count, 3)).astype("<f4"),
+        "rgb": random.integers(0, 256, (count, 3), np.uint8),
+        "ring": (np.arange(count, dtype="<u4") % 32)[:, None],
+        "intensity": random.normal(size=(count, 1)).astype("<f4"),
+    }
+    # Floats that are not quantized are stored one after another, all else as a tree.
+    whole = layout(xyz=("<f4", 3), rgb=("|u1", 3), ring="<u4")
+    floats = layout(xyz=("<f4", 3), rgb=("|u1", 3), ring="<u4", intensity="<f4")
+    made, ways = {}, [{"quantization_bits": 14}, {"compression_level": 10}, {"quantization_bits": 0}, {"compression_level": 0, "preserve_order": True}]
+    for place, kind in enumerate((whole, floats)):
+        generic = {name: values[name] for name in kind.names[2:]}
+        for number, way in enumerate(ways):
+            made[f"/v{place}{number}"] = kind, DracoPy.encode(values["xyz"], colors=values["rgb"], generic_attributes=generic, **way)
+    assert {data[8] for _, data in made.values()} == {0, 1}, "both ways are tried"
+    good, nothing = made["/v00"][1], np.zeros(count, whole)
+    turned = DracoPy.encode(values["xyz"], colors=values["rgb"], generic_attributes={1: values["ring"]})
+    other = np.zeros(count, layout(xyz=("<f4", 3), rgb=("|u1", 3), ring="<f4"))
+    refused = {
+        "/fewer": (nothing[:-1], good, "over the caller's ceiling"),
+        "/more": (np.zeros(count + 1, whole), good, f"{count} points of 3 fields, its message {count + 1} of 3"),
+        "/fields": (np.zeros(count, floats), good, f"{count} points of 3 fields, its message {count} of 4"),
+        "/type": (other, good, '"ring" has another type'),
+        "/order": (nothing, turned, "in another order"),
+        "/torn": (nothing, good[:-40], "its Draco data is"),
+        "/empty": (nothing, b"", "its Draco data is"),
+    }
+    messages = {topic: cloud(1, np.zeros(count, kind), packed=data, form="draco") for topic, (kind, data) in made.items()}
+    messages |= {topic: cloud(1, points, packed=data, form="draco") for topic, (points, data, _) in refused.items()}
+    bag = write(tmp_path / "lidar.mcap", {topic: (PACKED, [(1, message)]) for topic, message in messages.items()})
+    done = world.run("export", bag, "-f", "pcd", "-o", world.folder / "pcd")
+    assert done.returncode == 1, done.stderr
+    for topic, (kind, data) in made.items():
+        (file,) = (world.folder / "pcd" / topic[1:]).glob("*.pcd")
+        found = np.frombuffer(file.read_bytes().partition(b"DATA binary\n")[2], np.dtype([(name, kind.fields[name][0]) for name in kind.names]))
+        for name, one in zip(kind.names, DracoPy.decode(data).attributes, strict=True):
+            assert len(found) == count and found[name].tobytes() == one["data"].tobytes(), (topic, name)
+        assert np.array_equal(np.sort(found["ring"]), np.sort(values["ring"][:, 0]))
+    for topic, (_, _, clause) in refused.items():
+        said = re.findall(rf"{topic}: 1 message could not be written; the first, of time \d+: (.*)", done.stderr)
+        assert len(said) == 1 and clause in said[0], (topic, said, done.stderr)
 
 
 def test_originals_go_only_after_every_message_was_compared(tmp_path, world, ffmpeg):

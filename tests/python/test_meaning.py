@@ -207,6 +207,40 @@ def test_a_topic_of_video_and_images_has_all_of_them(store, make, tmp_path, monk
         assert found.shape == wanted.shape and np.abs(found.astype(int) - wanted).mean() < 3, number
 
 
+@pytest.mark.parametrize("how", ["lossless", "cloudini,resolution=0.001"])
+def test_compressed_clouds_are_points_and_those_that_stayed_too(store, make, tmp_path, how):
+    names, offsets, types = ["x", "y", "intensity", "ring"], [0, 4, 8, 14], [7, 7, 7, 4]
+    kind = np.dtype({"names": names, "formats": ["<f4", "<f4", "<f4", "<u2"], "offsets": offsets, "itemsize": 16})
+    clouds = []
+    for number in range(6):
+        points = np.zeros(50, kind)
+        points["x"], points["y"], points["intensity"], points["ring"] = np.arange(50) * 0.0137 + number, 2.5, np.arange(50) + number, np.arange(50) % 7
+        clouds.append(points)
+    fields = [make("sensor_msgs/msg/PointField", name=name, offset=at, datatype=of, count=1) for name, at, of in zip(names, offsets, types, strict=True)]
+    # The row of the fourth lies: it stays as it was sent.
+    messages = [
+        ("/lidar", START + number * 40 * MS, make(
+            "sensor_msgs/msg/PointCloud2", header=header(make, START, "lidar"), height=1, width=50, fields=fields, is_bigendian=False, point_step=16,
+            row_step=900 if number == 3 else 800, data=points.view(np.uint8), is_dense=True,
+        ))
+        for number, points in enumerate(clouds)
+    ]  # fmt: skip
+    write(tmp_path / "bag", store, {"/lidar": "sensor_msgs/msg/PointCloud2"}, messages)
+    report = holdall.compress(tmp_path / "bag", tmp_path / "small", cloud=f"/lidar={how}")
+    assert (report["recoded"][0]["messages"], report["recoded"][0]["kept"]) == (5, 1)
+    small = holdall.open(tmp_path / "small")
+    found = small.points("/lidar")
+    assert len(found) == 6
+    for points, wanted in zip(found, clouds, strict=True):
+        assert points.dtype == kind and np.abs(points["x"] - wanted["x"]).max() <= (0 if how == "lossless" else 0.001)
+        assert (points["intensity"] == wanted["intensity"]).all() and (points["ring"] == wanted["ring"]).all()
+    assert holdall._native.picture(small["/lidar"][0].msg, 100)[0] == "image/png"
+    msg = small["/lidar"][0].msg
+    for broken in (msg.compressed_data[:-1], msg.compressed_data[:0]):
+        with pytest.raises(ValueError):
+            holdall._native.unpack_cloud((1, 50, 16), [(one.name, one.offset, one.datatype, one.count) for one in msg.fields], False, bytes(broken), msg.format)
+
+
 def test_compressed_pictures_are_decoded_to_their_colours(store, make, tmp_path):
     colours = np.zeros((8, 16, 3), np.uint8)
     colours[:, :8, 0], colours[:, 8:, 2] = 250, 120

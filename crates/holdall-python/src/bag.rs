@@ -12,6 +12,7 @@ use holdall::{
     BagSet, Timestamp,
     decode::{Decoders, MessageChoice, Question},
     definitions::DefinitionFolders,
+    export::{Cloud, CloudField},
     reader::{BagSummary, Strip},
     table::{ColumnOptions, Numbers, ParallelTable, Pick, TableOptions, TableReader},
 };
@@ -439,6 +440,38 @@ pub(crate) fn decode_image<'py>(
         image.encoding,
         PyBytes::new(py, &image.data),
     ))
+}
+
+/// The points of a compressed cloud, in rows without bytes between them. `shape`: its height, width and bytes of a point; of fields: name, offset, type, count.
+#[pyfunction]
+pub(crate) fn unpack_cloud<'py>(
+    py: Python<'py>,
+    shape: (u32, u32, u32),
+    fields: Vec<(String, u32, u8, u32)>,
+    is_bigendian: bool,
+    data: Vec<u8>,
+    format: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (height, width, point_step) = shape;
+    let fields = fields.iter().map(|(name, offset, datatype, count)| CloudField {
+        name,
+        offset: *offset,
+        datatype: *datatype,
+        count: *count,
+    });
+    let cloud = Cloud {
+        height,
+        width,
+        fields: fields.collect(),
+        is_bigendian: is_bigendian.into(),
+        point_step,
+        data: &data,
+        format: Some(format),
+        ..Cloud::default()
+    };
+    let found = detached(py, || cloud.unpacked())?;
+    let points = found.map_err(PyValueError::new_err)?;
+    Ok(PyBytes::new(py, &points))
 }
 
 /// Whether decoding can begin with a picture of a video.

@@ -34,6 +34,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan::part, module)?)?;
     module.add_function(wrap_pyfunction!(bag::decode_image, module)?)?;
+    module.add_function(wrap_pyfunction!(bag::unpack_cloud, module)?)?;
     module.add_function(wrap_pyfunction!(bag::begins_video, module)?)?;
     module.add_function(wrap_pyfunction!(bag::decode_video, module)?)?;
     module.add_function(wrap_pyfunction!(bag::strip, module)?)?;

@@ -37,9 +37,10 @@ Images:
   not decoded, with the times of its messages.
 
 Point clouds:
-  sensor_msgs/msg/PointCloud2; other topics are left out. Files are named as images are, and have no
-  padding. pcd: PCD 0.7 (binary) with all fields, width and height. ply: binary, a property for each
-  number; rgb and rgba become red, green, blue (alpha); the order in rows is lost.
+  sensor_msgs/msg/PointCloud2 and CompressedPointCloud2 (holdall, Cloudini, Draco); other topics
+  are left out. Files are named as images are, and have no padding. pcd: PCD 0.7 (binary) with all
+  fields, width and height. ply: binary, a property for each number; rgb and rgba become red, green,
+  blue (alpha); the order in rows is lost.
 
 Training data:
   lerobot: a LeRobot dataset (version 3) of frames at a fixed rate in episodes: tables, statistics,

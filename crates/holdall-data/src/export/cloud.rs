@@ -1,10 +1,11 @@
-//! Writes `sensor_msgs/msg/PointCloud2` as PCD 0.7 (binary) and PLY (binary little endian), a file for each message.
+//! Writes point clouds, plain and compressed, as PCD 0.7 (binary) and PLY (binary little endian), a file for each message.
 //!
 //! Both have the points one after another, little endian and without padding. PCD has the cloud's own fields, its width and its height. PLY has a
 //! property for each number; `rgb` and `rgba`, which are packed into four bytes, become colours there.
 
 use super::{ExistingFiles, ExportError, Finished, Sink, folder::FilesByTime};
 use holdall_bag::reader::BagMessage;
+use holdall_media::cloud::{self as packed, CLOUD, COMPRESSED_CLOUD};
 use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
 use holdall_model::text::Outside;
 use std::{collections::HashSet, fmt::Write, path::Path, sync::Arc};
@@ -51,7 +52,7 @@ impl CloudSink {
         format: CloudFormat,
         existing: ExistingFiles,
     ) -> Result<Option<Self>, ExportError> {
-        if plan.type_name() != "sensor_msgs/msg/PointCloud2" {
+        if !matches!(plan.type_name(), CLOUD | COMPRESSED_CLOUD) {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -64,10 +65,9 @@ impl CloudSink {
 
 impl Sink for CloudSink {
     fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
-        let mut cloud = Cloud::default();
-        self.plan
-            .walk(&message.payload, &mut cloud)
-            .map_err(ExportError::message)?;
+        let mut unpacked = Vec::new();
+        let cloud = Cloud::read(&self.plan, &message.payload, &mut unpacked);
+        let cloud = cloud.map_err(ExportError::message)?;
         let points = cloud.points(self.format).map_err(ExportError::message)?;
         let mut file = self
             .files
@@ -194,9 +194,44 @@ struct Cloud<'a> {
     row_step: u32,
     fields: Vec<Field>,
     data: &'a [u8],
+    /// How the data of a compressed one is stored.
+    format: String,
 }
 
 impl<'a> Cloud<'a> {
+    /// A cloud of a message, of which `unpacked` gets the points if it is compressed.
+    fn read(plan: &TypePlan, payload: &'a [u8], unpacked: &'a mut Vec<u8>) -> Result<Self, String> {
+        let mut cloud = Self::default();
+        plan.walk(payload, &mut cloud)
+            .map_err(|error| error.to_string())?;
+        if plan.type_name() == COMPRESSED_CLOUD {
+            *unpacked = cloud.packed().unpacked()?;
+            cloud.row_step = cloud.width.saturating_mul(cloud.point_step);
+            cloud.data = unpacked;
+        }
+        Ok(cloud)
+    }
+
+    fn packed(&self) -> packed::Cloud<'_> {
+        let fields = self.fields.iter().map(|field| packed::Field {
+            name: &field.name,
+            offset: field.offset,
+            datatype: field.datatype,
+            count: field.count,
+        });
+        packed::Cloud {
+            height: self.height,
+            width: self.width,
+            fields: fields.collect(),
+            is_bigendian: self.is_big_endian.into(),
+            point_step: self.point_step,
+            row_step: self.row_step,
+            data: self.data,
+            format: Some(&self.format),
+            ..packed::Cloud::default()
+        }
+    }
+
     /// The output; one clause when the cloud does not fit its own fields.
     fn points(&self, format: CloudFormat) -> Result<Points<'a>, String> {
         let (width, height) = (self.width as usize, self.height as usize);
@@ -367,9 +402,8 @@ pub(crate) fn each_point<const N: usize>(
     points_max: usize,
     mut each: impl FnMut([f64; N]),
 ) -> Result<([bool; N], u64), String> {
-    let mut cloud = Cloud::default();
-    plan.walk(payload, &mut cloud)
-        .map_err(|error| error.to_string())?;
+    let mut unpacked = Vec::new();
+    let cloud = Cloud::read(plan, payload, &mut unpacked)?;
     let points = cloud.points(CloudFormat::Pcd)?;
     let fields = cloud.checked()?;
     let wanted = names.map(|name| fields.iter().find(|field| field.name == name));
@@ -457,13 +491,15 @@ impl<'a> Visitor<'a> for Cloud<'a> {
                 ("is_bigendian", Scalar::Bool(value)) => self.is_big_endian = value,
                 ("point_step", Scalar::U32(value)) => self.point_step = value,
                 ("row_step", Scalar::U32(value)) => self.row_step = value,
+                ("format", Scalar::Text(text)) => self.format = text.to_str().into_owned(),
                 _ => {}
             },
         }
     }
 
     fn primitives(&mut self, field: &FieldPlan, values: Primitives<'a>) {
-        if self.depth == 1 && field.name == "data" && values.is_octets() {
+        let is_data = matches!(field.name.as_str(), "data" | "compressed_data");
+        if self.depth == 1 && is_data && values.is_octets() {
             self.data = values.bytes();
         }
     }

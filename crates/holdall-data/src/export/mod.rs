@@ -22,6 +22,7 @@ pub use error::ExportError;
 pub(crate) use file::PartialFile;
 pub use holdall_media::picture_file::ImageFormat;
 pub use holdall_media::{
+    cloud::{Cloud, Field as CloudField},
     compressed::{DecodedImage, decode_image},
     ffmpeg::{begins_video, decode_video},
 };

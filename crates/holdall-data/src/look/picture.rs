@@ -6,6 +6,7 @@ use super::{
 };
 use crate::export::ImageFields;
 use holdall_media::{
+    cloud::{CLOUD, COMPRESSED_CLOUD},
     compressed::{Compressed, png_pixels},
     picture_file::{ImageFormat, encode},
     pixels::Pixels,
@@ -53,7 +54,8 @@ pub fn is_picture(type_name: &str) -> bool {
             | "sensor_msgs/msg/CompressedImage"
             | "foxglove_msgs/msg/CompressedVideo"
             | "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
-            | "sensor_msgs/msg/PointCloud2"
+            | CLOUD
+            | COMPRESSED_CLOUD
             | "nav_msgs/msg/OccupancyGrid"
     )
 }
@@ -65,7 +67,7 @@ pub fn is_picture(type_name: &str) -> bool {
 pub fn picture(plan: &TypePlan, payload: &[u8], options: &PictureOptions) -> Result<Picture, String> {
     match plan.type_name() {
         "sensor_msgs/msg/Image" | "sensor_msgs/msg/CompressedImage" => image(plan, payload, options),
-        "sensor_msgs/msg/PointCloud2" => {
+        CLOUD | COMPRESSED_CLOUD => {
             let (pixels, about) = from_above(plan, payload, options.side_max, options.by.as_deref())?;
             encoded(&pixels, ImageFormat::Png, about)
         }

@@ -1,7 +1,8 @@
-//! Point clouds in messages, and two smaller forms of their points: columns without loss, and the Cloudini format with a bound.
+//! Point clouds in messages, and two smaller forms of their points: columns without loss, and the Cloudini format with a bound. A third is only read: Draco.
 
 pub mod cloudini;
 pub mod columns;
+pub mod draco;
 
 use crate::carried::Head;
 use holdall_model::cdr::{CdrError, CdrReader, CdrWriter};
@@ -199,15 +200,17 @@ impl<'a> Cloud<'a> {
                     field.name, field.datatype
                 )
             })?;
-            let bytes = u64::from(field.count) * kind.bytes() as u64;
+            // Older drivers leave the count out.
+            let count = field.count.max(1);
+            let bytes = u64::from(count) * kind.bytes() as u64;
             if u64::from(field.offset) + bytes > u64::from(self.point_step) {
                 return Err(format!("its field {:?} ends after the point", field.name));
             }
             // A cloud without points may state points of any size.
-            if columns.len() + field.count as usize > COLUMNS_MAX {
+            if columns.len() + count as usize > COLUMNS_MAX {
                 return Err(format!("its points have more than {COLUMNS_MAX} values"));
             }
-            for element in 0..field.count as usize {
+            for element in 0..count as usize {
                 columns.push(Column {
                     offset: field.offset as usize + element * kind.bytes(),
                     kind,
@@ -215,6 +218,26 @@ impl<'a> Cloud<'a> {
             }
         }
         Ok(columns)
+    }
+
+    /// The points of one in a smaller form, in rows without bytes between them; zeros are between the fields.
+    ///
+    /// # Errors
+    /// One clause: a format that is not decoded, data that is cut off or damaged.
+    pub fn unpacked(&self) -> Result<Vec<u8>, String> {
+        match self.format {
+            Some(columns::FORMAT) => columns::decode(self, self.data),
+            Some(cloudini::FORMAT) => cloudini::decode(self, self.data),
+            Some(draco::FORMAT) => draco::decode(self, self.data),
+            // Cloudini's own publisher names no format.
+            Some("") if self.data.starts_with(cloudini::MAGIC.as_bytes()) => {
+                cloudini::decode(self, self.data)
+            }
+            other => Err(format!(
+                "clouds of format {:?} are not decoded",
+                other.unwrap_or_default()
+            )),
+        }
     }
 
     /// Its points, if they are in rows without bytes between them.
@@ -332,6 +355,13 @@ pub(crate) mod tests {
         assert_eq!(cloud.whole(), Ok(10));
         let bare = cloud.bare().unwrap();
         assert_eq!((&bare[..12], &bare[12..16]), (&data[..12], &[0; 4][..]));
+        let mut uncounted = cloud.clone();
+        uncounted.fields[3].count = 0;
+        assert_eq!(
+            uncounted.bare().unwrap(),
+            bare,
+            "older drivers leave the count out"
+        );
     }
 
     #[test]

@@ -107,17 +107,10 @@ pub(super) struct Decoder;
 impl Decoder {
     fn decode(message: &BagMessage) -> Result<Vec<u8>, String> {
         let packed = read(message, true)?;
-        let data = match packed.format {
-            Some(columns::FORMAT) => columns::decode(&packed, packed.data)?,
-            Some(cloudini::FORMAT) => cloudini::decode(&packed, packed.data)?,
-            other => {
-                return Err(format!(
-                    "clouds of format {:?} are not decoded",
-                    other.unwrap_or_default()
-                ));
-            }
-        };
+        let data = packed.unpacked()?;
         let cloud = Cloud {
+            // Publishers copy that of a cloud with longer rows.
+            row_step: packed.width.saturating_mul(packed.point_step),
             data: &data,
             format: None,
             ..packed
