@@ -4,10 +4,13 @@ import json
 import random
 import subprocess
 
+import imageio_ffmpeg
 import pytest
+import yaml
 from conftest import HOLDALL
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
+from test_examples import TOOLS, alone
 
 START = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -159,3 +162,86 @@ def test_explain_test_lint_and_schema(tmp_path, contract):
     assert [row["verdict"]["outcome"] for row in tried] == ["passed", "failed"]
     assert "never has no reason" in holdall("contract", "lint", contract, code=1)
     assert json.loads(holdall("contract", "schema"))["properties"]["topics"]
+
+
+def test_a_contract_without_rules_is_refused_by_each_verb(tmp_path, contract):
+    contract.write_text("version: 1\ntopics: {}\n")
+    write(tmp_path / "bag")
+    for words in (["record", "-a", "-o", tmp_path / "new"], ["check", tmp_path / "bag"]):
+        done = subprocess.run([HOLDALL, *map(str, words), "--contract", contract], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and "robot.yaml: line 1: the contract has no rules" in done.stderr, done
+    assert not (tmp_path / "new").exists()
+    holdall("contract", "lint", contract, code=2)
+
+
+@pytest.fixture(scope="module")
+def jpeg(tmp_path_factory):
+    """A JPEG of real ffmpeg."""
+    path = tmp_path_factory.mktemp("jpeg") / "image.jpg"
+    source = ["-f", "lavfi", "-i", "testsrc=size=320x200", "-frames:v", "1"]
+    subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", *source, path], check=True)
+    return path.read_bytes()
+
+
+def test_images_in_files_and_trees_of_several_robots_are_judged(tmp_path, contract, jpeg):
+    import numpy as np
+
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        camera = writer.add_connection("/camera", "sensor_msgs/msg/CompressedImage", typestore=STORE)
+        trees = {robot: writer.add_connection(f"/{robot}/tf", "tf2_msgs/msg/TFMessage", typestore=STORE) for robot in ("one", "two")}
+        for number in range(100):
+            time = START + number * SECOND // 10
+            image = TYPE["sensor_msgs/msg/CompressedImage"](header(time, "cam"), "jpeg", np.frombuffer(jpeg, dtype=np.uint8))
+            writer.write(camera, time, STORE.serialize_cdr(image, "sensor_msgs/msg/CompressedImage"))
+            for robot, tree in trees.items():
+                edges = [transform(time, "map", "base" if robot == "one" or number < 70 else "arm")]
+                writer.write(tree, time, STORE.serialize_cdr(TYPE["tf2_msgs/msg/TFMessage"](edges), "tf2_msgs/msg/TFMessage"))
+    tree = "{connected: [map, base], topics: [/%s/tf, /%s/tf_static]}"
+    rules = "version: 1\ntopics: {/camera: {image: {encoding: jpeg, width: %d, height: 200}}}\nbag: {tf: [%s, %s]}\n"
+    contract.write_text(rules % (320, tree % ("one", "one"), tree % ("two", "two")))
+    verdict = json.loads(holdall("check", tmp_path / "bag", "--contract", contract, "--json", code=4))["contract"]
+    assert [rule["outcome"] for rule in verdict["rules"]] == ["passed", "passed", "failed"], verdict
+    # The last transform of the second robot's base holds for a second.
+    assert [violation["since_ns"] for violation in verdict["violations"]] == [START + 69 * SECOND // 10 + SECOND]
+    contract.write_text(rules % (321, tree % ("one", "one"), tree % ("one", "one")))
+    verdict = json.loads(holdall("check", tmp_path / "bag", "--contract", contract, "--json", code=4))["contract"]
+    assert verdict["violations"][0]["text"] == "width 320, expected 321"
+
+
+VALIDATE = """
+import json, sys
+from jsonschema import Draft202012Validator
+schema, *contracts = json.load(sys.stdin)
+Draft202012Validator.check_schema(schema)
+print(json.dumps([Draft202012Validator(schema).is_valid(contract) for contract in contracts]))
+"""
+
+BAD = (
+    "topics: {/a: {gap: 1s}}",
+    "version: 2\ntopics: {/a: {gap: 1s}}",
+    "version: 1",
+    "version: 1\ntopics: {a: {gap: 1s}}",
+    "version: 1\ntopics: {/a: {gap: [1s]}}",
+    "version: 1\ntopics: {/a: {gap: {least: 1s}}}",
+    "version: 1\ntopics: {/a: {gap: {max: 1s, severity: bad}}}",
+    "version: 1\ntopics: {/a: {rat: 5}}",
+    "version: 1\ntopics: {/a: {frozen: -3}}",
+    "version: 1\nbag: {tf: {timeout: 1s}}",
+    "version: 1\nbag: {episodes: {least: 1}}",
+    "version: 1\ncommand: reboot",
+)
+
+
+def test_the_schema_accepts_and_refuses_what_the_parser_does(tmp_path, contract):
+    """By the validator of Python, in the venv that has it."""
+    write(tmp_path / "good")
+    good = [CONTRACT, holdall("contract", "init", tmp_path / "good"), "version: 1\nbag: {episodes: {min: 1, success_min: 1}, tf: [[a, b], {connected: [a, b], topics: /r/tf}]}"]
+    schema = json.loads(holdall("contract", "schema"))
+    texts = [*good, *BAD]
+    for text in texts:
+        contract.write_text(text)
+        holdall("contract", "explain", contract, code=0 if text in good else 2)
+    document = json.dumps([schema, *map(yaml.safe_load, texts)])
+    done = subprocess.run([TOOLS, "-c", VALIDATE], input=document, env=alone(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [text in good for text in texts]

@@ -4,6 +4,7 @@ import json
 import signal
 
 import pytest
+import yaml
 from mcap.reader import make_reader
 from served import ask, served, until
 from test_alarms import ERROR, Diagnostics, command_into, markers, metrics, report_of, reported
@@ -196,3 +197,147 @@ def test_pages_and_pictures_of_the_bag_show_where_the_contract_was_broken(world,
     assert "while it was recorded" in shown and "/words: " in shown
     browser.photograph(world.folder / "page.png")
     assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+
+
+def by_rule(verdict):
+    return {(rule["kind"], rule["topic"]): (rule["outcome"], rule.get("reason")) for rule in verdict["rules"]}
+
+
+TURNED = """
+version: 1
+topics:
+  /scan: {required: true, first: 5s, rate: {min: 15, window: 1s}, gap: 1s}
+  /once: {required: true, first: 30s}
+bag: {topics: 2, duration: {min: 2s}}
+"""
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGKILL), ids=("stopped", "killed"))
+def test_a_ring_that_has_turned_is_judged_by_what_it_still_has(world, number):
+    bag, contract = world.folder / "bag", contract_in(world, TURNED)
+    talker = world.talker({**SCAN, "count": None, "rate_hz": 50}, {**WORDS, "topic": "/once", "count": 3})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/scan", "/once", "-o", bag, "--json", "--ring", "2s", "-d", "1", "--contract", contract, "--rescue-directory", "")
+    until((bag / "bag_3.mcap").exists, "the fourth file")
+    until(lambda: not (bag / "bag_1.mcap").exists(), "a file that is removed")
+    code, said = recorder.stop(number)
+    if number == signal.SIGINT:
+        assert code == 0, said
+        assert report_of(said)["contract"]["verdict"]["outcome"] == "passed"
+    # Before it is repaired, a bag that was cut off is damaged.
+    for expected in (0,) if number == signal.SIGINT else (1, 0):
+        verdict = afterwards(world, bag, contract, expected)
+        assert verdict["violations"] == [], verdict
+        expired = (("first", "/scan"), ("first", "/once"))
+        found = by_rule(verdict)
+        assert [found.pop(rule) for rule in expired] == [("unknown", "its first messages have expired")] * 2, verdict
+        assert {outcome for outcome, _ in found.values()} == {"passed"}, verdict
+        start = world.info(bag)["starting_time"]["nanoseconds_since_epoch"]
+        assert verdict["expired_before_ns"] == {"/scan": start, "/once": None}
+        assert "not judged: messages of 2 topics before " in world.run("check", bag, "--contract", contract).stdout
+        if number == signal.SIGKILL:
+            world.repair(bag)
+
+
+@pytest.mark.parametrize("storage", ("mcap", "sqlite3"))
+def test_a_publisher_that_comes_later_with_another_qos_is_judged_when_it_comes(world, storage):
+    log, bag = world.folder / "reported", world.folder / "bag"
+    contract = contract_in(world, "version: 1\ntopics: {/words: {qos: {reliability: reliable}, gap: 30s}}")
+    first = world.talker(WORDS, node="first")
+    first.wait_for("ready")
+    recorder = world.holdall(
+        "record", "-a", "-o", bag, "-s", storage, "--json", "--contract", contract, "--on-alarm", command_into(log), "--control-socket", world.folder / "socket"
+    )
+
+    recorder.wait_until_says("recording /words")
+
+    def status():
+        return json.loads(world.run("control", world.folder / "socket", "status").stdout)["status"]
+
+    until(lambda: status()["recorded"] > 20, "messages of the first publisher")
+    assert status()["contract"]["outcome"] == "passed" and not reported(log)
+    second = world.talker({**WORDS, "qos": {"reliability": "best_effort"}}, node="second")
+    line = until(lambda: reported(log), "an alarm")[0]
+    assert line[:4] == ["begin", "contract", "/words", "/words: contract: qos: reliability best_effort, expected reliable"], line
+    for talker in (first, second):
+        talker.interrupt()
+        talker.done()
+    code, said = recorder.stop()
+    assert code == 4, said
+    verdict = report_of(said)["contract"]["verdict"]
+    assert wrong(verdict) == [("qos", "/words")] and verdict == afterwards(world, bag, contract, 4)
+    (words,) = [topic["topic_metadata"] for topic in yaml.safe_load((bag / "metadata.yaml").read_text())["rosbag2_bagfile_information"]["topics_with_message_count"]
+        if topic["topic_metadata"]["name"] == "/words"]  # fmt: skip
+    assert {str(profile["reliability"]) for profile in words["offered_qos_profiles"]} == {"reliable", "best_effort"}, words
+    if storage == "mcap":
+        # The files have it, too.
+        (bag / "metadata.yaml").unlink()
+        assert world.run("reindex", bag).returncode == 0
+        assert afterwards(world, bag, contract, 4)["violations"] == verdict["violations"]
+
+
+def test_episodes_are_counted(world):
+    bag, contract = world.folder / "bag", contract_in(world, "version: 1\nbag: {episodes: {min: 2, success_min: 2}}")
+    talker = world.talker(WORDS)
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "-a", "-o", bag, "--json", "--contract", contract, "--control-socket", world.folder / "socket")
+    recorder.wait_until_says("recording /words")
+    for words in (["start"], ["stop", "outcome=success"], ["start"], ["discard", "outcome=success"], ["start"], ["stop", "outcome=failure"], ["start"]):
+        asked = world.run("control", world.folder / "socket", "episode", *words)
+        assert asked.returncode == 0, asked.stderr
+    code, said = recorder.stop()
+    assert code == 4, said
+    verdict = report_of(said)["contract"]["verdict"]
+    assert [violation["text"] for violation in verdict["violations"]] == ["1 episodes with outcome success, at least 2"]
+    assert verdict == afterwards(world, bag, contract, 4)
+    # The last one was stopped by the end of the recording.
+    assert afterwards(world, bag, contract_in(world, "version: 1\nbag: {episodes: {min: 3, max: 3, success_min: 1}}"), 0)["outcome"] == "passed"
+
+
+def test_a_copy_of_a_whole_recording_is_judged_as_the_recording(world):
+    text = "version: 1\ntopics:\n  /scan: {gap: 1s, first: 30s, publishers: {min: 1}}\n  /words: {first: {within: 0, severity: warn}, losses: 0}\n  /never: {first: 10ms}\nbag: {disk_left: 1MB, duration: 3s, losses: 0}"
+    log, bag, contract = world.folder / "reported", world.folder / "bag", contract_in(world, text)
+    talker = world.talker({**SCAN, "count": 40}, {**WORDS, "count": 10})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/scan", "/words", "-o", bag, "--json", "--contract", contract, "--on-alarm", command_into(log))
+    # The gap is after the last message of the bag.
+    until(lambda: [line for line in reported(log) if "gap" in line[3]], "the gap")
+    code, said = recorder.stop()
+    assert code == 4, said
+    talker.done()
+    verdict = report_of(said)["contract"]["verdict"]
+    assert ("gap", "/scan") in wrong(verdict) and ("first", "/never") in wrong(verdict), verdict
+    assert verdict == afterwards(world, bag, contract, 4)
+    copies = (["filter", "--topics", "/scan", "/words"], ["merge"], ["convert", "-s", "sqlite3"], ["convert", "--compression-mode", "message", "--compression", "zstd"])
+    for number, (verb, *arguments) in enumerate(copies):
+        copy = world.folder / f"copy{number}"
+        done = world.run(verb, bag, "-o", copy, *arguments)
+        assert done.returncode == 0, done.stderr
+        assert afterwards(world, copy, contract, 4) == verdict, (verb, arguments)
+        assert world.info(copy)["custom_data"]["holdall.contract"] == "failed"
+    # A part is another recording.
+    part = world.folder / "part"
+    assert world.run("filter", bag, "-o", part, "--topics", "/words").returncode == 0
+    assert "holdall.contract" not in world.info(part)["custom_data"]
+
+
+def test_images_that_are_recorded_as_video_are_judged_as_they_were_received(world, ffmpeg):
+    image = "sensor_msgs/msg/Image"
+    bag = world.folder / "bag"
+    contract = contract_in(
+        world,
+        f"version: 1\ntopics: {{/camera: {{required: true, type: {image}, rate: {{min: 5, window: 2s}}, image: {{encoding: rgb8, width: 320, height: 240, saturated: 1%}}, frozen: 2, frame: camera, size: {{min: 200kB}}}}}}",
+    )
+    talker = world.talker({"topic": "/camera", "type": image, "width": 320, "height": 240, "count": 120, "rate_hz": 30, "qos": {"depth": 100}})
+    recorder = world.holdall("record", "-a", "-o", bag, "--json", "--video", "/camera=h264,preset=ultrafast", "--contract", contract)
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 4, said
+    live = report_of(said)["contract"]["verdict"]
+    assert wrong(live) == [("image", "/camera")] and live["violations"][0]["text"].endswith("% of the pixels are saturated"), live
+    assert {rule["outcome"] for rule in live["rules"] if rule["kind"] != "image"} == {"passed"}, live
+    found = by_rule(afterwards(world, bag, contract, 0))
+    reason = f"its messages are recorded as foxglove_msgs/msg/CompressedVideo: the verdict of the recording is about {image}"
+    for kind in ("required", "type", "rate"):
+        assert found.pop((kind, "/camera")) == ("passed", None), kind
+    assert set(found.values()) == {("unknown", reason)}, found

@@ -2,6 +2,7 @@
 
 use crate::{
     loss::ledger::AccountChange,
+    qos::QosProfile,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,15 @@ pub enum Event {
         info: TopicInfo,
         /// The type's definition, if known.
         definition: MessageDefinition,
+    },
+    /// A publisher offers this QoS.
+    Offer {
+        /// Its topic's number.
+        topic: TopicId,
+        /// Its type.
+        type_name: String,
+        /// Its QoS.
+        qos: QosProfile,
     },
     /// A topic's definition.
     Define {

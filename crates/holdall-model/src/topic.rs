@@ -54,7 +54,7 @@ pub struct TopicInfo {
     pub type_name: String,
     /// How payloads are serialized; `cdr` for ROS 2.
     pub serialization_format: String,
-    /// Profiles offered when the topic was first subscribed, one per publisher.
+    /// Profiles offered when the topic was first subscribed, one per publisher, and each further one that publishers offered later.
     pub offered_qos_profiles: Vec<QosProfile>,
     /// `RIHS01_` and 64 hexadecimal digits (REP-2016); empty when unknown, or when publishers disagree.
     pub type_description_hash: String,
@@ -67,6 +67,15 @@ pub struct TopicInfo {
 }
 
 impl TopicInfo {
+    /// Adds a profile that a publisher offers; false if it is known.
+    pub fn add_offer(&mut self, qos: QosProfile) -> bool {
+        let is_new = !self.offered_qos_profiles.contains(&qos);
+        if is_new {
+            self.offered_qos_profiles.push(qos);
+        }
+        is_new
+    }
+
     /// The same topic without its publisher.
     #[must_use]
     pub fn as_whole(&self) -> Self {

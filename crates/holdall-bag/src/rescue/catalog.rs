@@ -184,6 +184,17 @@ impl Catalog {
                 info,
                 definition,
             } => self.with(topic, |topic| topic.other_types.push((info, definition))),
+            Event::Offer {
+                topic,
+                type_name,
+                qos,
+            } => self.with(topic, |topic| {
+                let others = topic.other_types.iter_mut().map(|(info, _)| info);
+                let mut infos = std::iter::once(&mut topic.info).chain(others);
+                if let Some(info) = infos.find(|info| info.type_name == type_name) {
+                    info.add_offer(qos);
+                }
+            }),
             Event::Incomplete => self.is_incomplete = true,
             Event::Account(change) => self.apply_change(change),
         }

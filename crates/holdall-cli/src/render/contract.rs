@@ -4,6 +4,7 @@ use super::{labels::time_point, paint::Paint};
 use holdall_model::{
     contract::{Contract, ContractStatus, Outcome, Verdict, Violation, sentence},
     text::Outside,
+    units::counted,
 };
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -57,6 +58,14 @@ pub fn text(contract: &Contract, verdict: &Verdict, paint: Paint) -> String {
     let hidden = open.count().saturating_sub(SHOWN_MAX);
     if hidden > 0 {
         let _ = writeln!(text, "  and {hidden} more rules (--json has them)");
+    }
+    if let Some(until) = verdict.expired.values().flatten().max() {
+        let topics = counted(verdict.expired.len() as u64, "topic");
+        let until = time_point(*until, &TimeZone::system());
+        let _ = writeln!(
+            text,
+            "  not judged: messages of {topics} before {until}, which have expired"
+        );
     }
     if verdict.not_judged > 0 {
         let _ = writeln!(

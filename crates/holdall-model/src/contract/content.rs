@@ -183,12 +183,11 @@ fn frame_of(plan: &TypePlan) -> Option<usize> {
 }
 
 impl Reader {
-    /// A reader for a topic's rules, by the number of their machine. `needs_tree`: some rule is about transforms.
+    /// A reader for a topic's rules, by the number of their machine. `has_edges`: some rule is about its transforms.
     pub fn new<'a>(
-        topic: &str,
         plan: &Result<Arc<TypePlan>, String>,
         rules: impl Iterator<Item = (usize, &'a Rule)>,
-        needs_tree: bool,
+        has_edges: bool,
         is_stamped: bool,
     ) -> Self {
         let mut reader = Self {
@@ -198,7 +197,7 @@ impl Reader {
         if let Ok(plan) = plan {
             reader.stamp = stamp_of(plan);
             reader.frame = frame_of(plan);
-            reader.has_edges = needs_tree && TF_TOPICS.contains(&topic) && plan.type_name() == TF_TYPE;
+            reader.has_edges = has_edges && plan.type_name() == TF_TYPE;
             reader.plan = Some(Arc::clone(plan));
         }
         for (machine, rule) in rules {
@@ -209,7 +208,7 @@ impl Reader {
 
     /// A reader of what a contract can be learned from.
     pub fn learning(topic: &str, plan: &Result<Arc<TypePlan>, String>) -> Self {
-        let reader = Self::new(topic, plan, std::iter::empty(), true, true);
+        let reader = Self::new(plan, std::iter::empty(), TF_TOPICS.contains(&topic), true);
         Self {
             needs_digest: true,
             image: plan.as_ref().ok().and_then(ImageCheck::open),

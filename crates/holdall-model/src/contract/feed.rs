@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     message::PayloadRef,
+    qos::QosProfile,
     time::Timestamp,
     topic::{MessageDefinition, TopicInfo},
 };
@@ -28,7 +29,7 @@ const WAITING_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Feed {
     contract: Arc<Contract>,
-    /// By the bag's numbers of topics.
+    /// By the numbers of topics.
     wants: Vec<Want>,
     batch: Vec<News>,
     /// Bytes of large payloads that may be copied until the next batch.
@@ -51,12 +52,18 @@ impl Feed {
         }
     }
 
-    /// Messages of the bag's next topic will come.
-    pub fn topic(&mut self, info: TopicInfo, definition: MessageDefinition) {
+    /// Messages of one more topic will come; returns its number here.
+    pub fn topic(&mut self, info: TopicInfo, definition: MessageDefinition) -> u32 {
         let number = self.wants.len() as u32;
         self.wants.push(want_of(&self.contract, &info.name));
         let news = News::Topic(number, Box::new(info), Box::new(definition));
         self.batch.push(news);
+        number
+    }
+
+    /// A publisher of a topic offers this QoS.
+    pub fn offer(&mut self, number: u32, qos: QosProfile) {
+        self.batch.push(News::Offer(number, qos));
     }
 
     /// The definition of a topic has come.

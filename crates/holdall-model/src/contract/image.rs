@@ -1,11 +1,11 @@
-//! Checks of `sensor_msgs/msg/Image`: its form, and how many pixels are black or saturated.
+//! Checks of images: their form, and how many pixels of a `sensor_msgs/msg/Image` are black or saturated.
 
-use super::{content::named, parse::Rule, sample::Sample};
-use crate::dynamic::{Scalar, TypePlan, part::Part};
+use super::{content::named, parse::Rule, picture::picture, sample::Sample};
+use crate::{
+    carried::{COMPRESSED_IMAGE, IMAGE},
+    dynamic::{Scalar, TypePlan, part::Part},
+};
 use std::sync::Arc;
-
-/// Its type.
-pub(super) const IMAGE_TYPE: &str = "sensor_msgs/msg/Image";
 
 /// Brightness of 255 up to which a pixel is black, and from which it is saturated.
 const BLACK: u8 = 8;
@@ -32,14 +32,14 @@ pub(super) struct ImageLook {
     pub shares: Option<[f64; 2]>,
 }
 
-/// The number of bytes of a pixel, and those of brightness among them.
+/// The number of bytes of a pixel, and those of brightness among them. Numbers of `16UC1` are depths: near things are not black.
 fn layout(encoding: &str) -> Option<(usize, &'static [usize])> {
     Some(match encoding {
         "mono8" | "8UC1" => (1, &[0]),
         "rgb8" | "bgr8" | "8UC3" => (3, &[0, 1, 2]),
         "rgba8" | "bgra8" | "8UC4" => (4, &[0, 1, 2]),
         // The high byte; images in the other byte order are rare.
-        "mono16" | "16UC1" => (2, &[1]),
+        "mono16" => (2, &[1]),
         _ if encoding.starts_with("bayer_") && encoding.ends_with('8') => (1, &[0]),
         _ => return None,
     })
@@ -47,43 +47,56 @@ fn layout(encoding: &str) -> Option<(usize, &'static [usize])> {
 
 impl ImageCheck {
     pub fn new(rule: &Rule, plan: &Arc<TypePlan>) -> Result<Self, String> {
-        if plan.type_name() != IMAGE_TYPE {
-            return Err(format!(
-                "its type is {}, only {IMAGE_TYPE} is judged",
+        let open = Self::open(plan).ok_or_else(|| {
+            format!(
+                "its type is {}, only {IMAGE} and {COMPRESSED_IMAGE} are judged",
                 plan.type_name()
-            ));
-        }
+            )
+        })?;
         Ok(Self {
-            plan: Arc::clone(plan),
             encodings: rule.names("encoding").to_vec(),
             width: rule.count("width"),
             height: rule.count("height"),
             black: rule.number("black"),
             saturated: rule.number("saturated"),
+            ..open
         })
     }
 
     /// Looks at all images, and finds nothing wrong.
     pub fn open(plan: &Arc<TypePlan>) -> Option<Self> {
-        (plan.type_name() == IMAGE_TYPE).then(|| Self {
-            plan: Arc::clone(plan),
-            encodings: Vec::new(),
-            width: None,
-            height: None,
-            black: None,
-            saturated: None,
-        })
+        [IMAGE, COMPRESSED_IMAGE]
+            .contains(&plan.type_name())
+            .then(|| Self {
+                plan: Arc::clone(plan),
+                encodings: Vec::new(),
+                width: None,
+                height: None,
+                black: None,
+                saturated: None,
+            })
     }
 
     /// The form of an image, and its pixels where they can be judged.
     pub fn look(&self, sample: &Sample) -> Result<ImageLook, String> {
-        let encoding = self.text("encoding", sample)?;
+        let (encoding, width, height) = self.form(sample)?;
         Ok(ImageLook {
-            width: self.number("width", sample)?,
-            height: self.number("height", sample)?,
+            width,
+            height,
             shares: self.shares(&encoding, sample).ok().flatten(),
             encoding,
         })
+    }
+
+    /// Encoding, width and height; those of a compressed image are in the beginning of its file.
+    fn form(&self, sample: &Sample) -> Result<(String, u64, u64), String> {
+        if self.plan.type_name() == COMPRESSED_IMAGE {
+            let file = sample.head.get(self.after("format", 0, sample)? + 4..);
+            let found = picture(file.unwrap_or_default())?;
+            return Ok((found.format.to_owned(), found.width, found.height));
+        }
+        let (width, height) = (self.number("width", sample)?, self.number("height", sample)?);
+        Ok((self.text("encoding", sample)?, width, height))
     }
 
     /// The shares of black and of saturated pixels; `None` for an image without pixels.
@@ -105,8 +118,7 @@ impl ImageCheck {
 
     /// What is wrong with an image, if anything; an error if that cannot be decided.
     pub fn check(&self, sample: &Sample) -> Result<Option<String>, String> {
-        let (width, height) = (self.number("width", sample)?, self.number("height", sample)?);
-        let encoding = self.text("encoding", sample)?;
+        let (encoding, width, height) = self.form(sample)?;
         if !self.encodings.is_empty() && !self.encodings.contains(&encoding) {
             return Ok(Some(format!(
                 "encoding {encoding}, expected {}",
@@ -157,16 +169,19 @@ impl ImageCheck {
         }
     }
 
-    /// Where the pixels begin: after `step`, and the length of the list.
+    /// Where the pixels begin: after `is_bigendian`, a byte after the encoding, `step`, and the length of the list.
     fn data_begin(&self, sample: &Sample) -> Result<usize, String> {
-        match self.part("encoding", sample)? {
+        Ok(self.after("encoding", 1, sample)? + 8)
+    }
+
+    /// Where the next number of four bytes is, `bytes` after a text; places count from the end of the encapsulation on.
+    fn after(&self, name: &str, bytes: usize, sample: &Sample) -> Result<usize, String> {
+        match self.part(name, sample)? {
             Part::Scalar(Scalar::Text(text)) => {
                 let end = text.0.as_ptr() as usize - sample.head.as_ptr() as usize + text.0.len() + 1;
-                // is_bigendian, then step and the count, each of four bytes, from the end of the encapsulation on.
-                let aligned = (end + 1 - 4).next_multiple_of(4) + 4;
-                Ok(aligned + 8)
+                Ok((end + bytes - 4).next_multiple_of(4) + 4)
             }
-            _ => Err("encoding is not a text".to_owned()),
+            _ => Err(format!("{name} is not a text")),
         }
     }
 }

@@ -6,13 +6,20 @@ use super::{
     sample::{Sample, Want},
     skew::Skew,
     topic::{Topic, note_lost, outside},
-    tree::{Connected, TF_TOPICS},
+    tree::{self, Connected},
     verdict::{Ending, LISTED_MAX, Lost, Outcome, RuleVerdict, Verdict, Violation},
     waiting::Waiting,
 };
-use crate::{dynamic::TypePlan, time::Timestamp, topic::TopicInfo, units::format_bytes};
+use crate::{
+    dynamic::TypePlan,
+    episode::{EpisodeEnd, OUTCOME},
+    qos::QosProfile,
+    time::Timestamp,
+    topic::TopicInfo,
+    units::format_bytes,
+};
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -56,7 +63,8 @@ pub struct Judge {
     /// Topics that the contract names, until their type is known.
     expected: HashMap<String, u32>,
     watched: usize,
-    needs_tree: bool,
+    /// Topics whose first messages have expired.
+    expired: BTreeMap<String, Option<Timestamp>>,
     trees: Vec<Connected>,
     skews: Vec<Skew>,
     at_end: Vec<AtEnd>,
@@ -78,7 +86,7 @@ impl Judge {
             by_name: HashMap::new(),
             expected: HashMap::new(),
             watched: 0,
-            needs_tree: false,
+            expired: BTreeMap::new(),
             trees: Vec::new(),
             skews: Vec::new(),
             at_end: Vec::new(),
@@ -101,12 +109,26 @@ impl Judge {
                 (None, _) => judge.at_end.push(AtEnd(meter)),
             }
         }
-        judge.needs_tree = !judge.trees.is_empty();
         judge
     }
 
+    /// The same for a recording whose first messages of these topics have expired; each has when those that are left begin.
+    #[must_use]
+    pub fn after_expiry(mut self, expired: BTreeMap<String, Option<Timestamp>>) -> Self {
+        let topics = self.topics.iter_mut();
+        topics
+            .filter(|topic| expired.contains_key(&*topic.name))
+            .for_each(Topic::expire);
+        self.trees.iter_mut().for_each(|tree| tree.expire(&expired));
+        self.expired = expired;
+        self
+    }
+
     fn add_topic(&mut self, name: &str) -> u32 {
-        let topic = Topic::new(name, &self.contract, self.start);
+        let mut topic = Topic::new(name, &self.contract, self.start);
+        if self.expired.contains_key(name) {
+            topic.expire();
+        }
         self.watched += topic.rules();
         // Their number is bounded by that of the rules on them and the topics of the recording.
         let place = self.topics.len() as u32;
@@ -129,15 +151,9 @@ impl Judge {
             None => self.add_topic(&info.name),
         };
         self.define(TopicSlot(place), info, plan);
-        if plan.is_err() && self.needs_tree && TF_TOPICS.contains(&info.name.as_str()) {
-            let reason = format!(
-                "{}: {}",
-                info.name,
-                plan.as_ref().err().map_or("", String::as_str)
-            );
-            self.trees
-                .iter_mut()
-                .for_each(|tree| tree.meter.set_unknown(reason.clone()));
+        if let Err(reason) = plan {
+            let trees = self.trees.iter_mut().filter(|tree| tree.has(&info.name));
+            trees.for_each(|tree| tree.meter.set_unknown(format!("{}: {reason}", info.name)));
         }
         self.by_name.insert(key, place);
         Some(TopicSlot(place))
@@ -146,8 +162,23 @@ impl Judge {
     /// The plan of a topic's type is known later than the topic.
     pub fn define(&mut self, slot: TopicSlot, info: &TopicInfo, plan: &Result<Arc<TypePlan>, String>) {
         let is_stamped = self.skews.iter().any(|skew| skew.topics.contains(&info.name));
+        let has_edges = self.trees.iter().any(|tree| tree.has(&info.name));
         if let Some(topic) = self.topics.get_mut(slot.0 as usize) {
-            topic.define(info, plan, &self.contract, (self.needs_tree, is_stamped));
+            topic.define(info, plan, &self.contract, (has_edges, is_stamped));
+        }
+    }
+
+    /// A publisher of a topic offers this QoS.
+    pub fn offer(&mut self, slot: TopicSlot, qos: QosProfile) {
+        if let Some(topic) = self.topics.get_mut(slot.0 as usize) {
+            topic.offer(qos, &self.contract);
+        }
+    }
+
+    /// Messages of a topic do not have the content that was received, for this reason; its plan is the same reason.
+    pub fn leave_out_content(&mut self, slot: TopicSlot, reason: &str) {
+        if let Some(topic) = self.topics.get_mut(slot.0 as usize) {
+            topic.leave_out_content(reason, &self.contract);
         }
     }
 
@@ -217,10 +248,9 @@ impl Judge {
         let Some(facts) = self.waiting.pop() else { return };
         self.judged = facts.time;
         if !facts.edges.is_empty() {
-            let is_static = *facts.name == *TF_TOPICS[1];
-            self.trees
-                .iter_mut()
-                .for_each(|tree| tree.message(facts.time, &facts.edges, is_static));
+            let is_static = tree::is_static(&facts.name);
+            let trees = self.trees.iter_mut().filter(|tree| tree.has(&facts.name));
+            trees.for_each(|tree| tree.message(facts.time, &facts.edges, is_static));
         }
         if let Some(stamp) = facts.stamp {
             let skews = self
@@ -306,18 +336,17 @@ impl Judge {
         self.topics
             .iter_mut()
             .for_each(|topic| topic.end(ending, &contract));
-        let is_tree_heard = self
-            .topics
-            .iter()
-            .any(|topic| topic.has_messages() && TF_TOPICS.contains(&&*topic.name));
         for tree in &mut self.trees {
+            let mut topics = self.topics.iter();
+            let is_heard = topics.any(|topic| topic.has_messages() && tree.has(&topic.name));
             if tree.left_out > 0 {
                 tree.meter.leave_out("there are too many frames");
             } else if !tree.meter.has_checked() && tree.meter.unknown().is_none() {
                 tree.meter
                     .set_unknown("the recording is shorter than the time that the tree may take");
-            } else if !is_tree_heard {
-                tree.meter.set_unknown("no message came on /tf or /tf_static");
+            } else if !is_heard {
+                tree.meter
+                    .set_unknown(format!("no message came on {}", tree.topics()));
             }
         }
         for skew in &mut self.skews {
@@ -334,6 +363,7 @@ impl Judge {
             .iter()
             .filter(|topic| topic.has_messages())
             .map(|topic| &*topic.name)
+            .chain(ending.expired.keys().map(String::as_str))
             .collect();
         for AtEnd(meter) in &mut self.at_end {
             let heard = (heard.len() as u64, self.is_interrupted);
@@ -346,6 +376,7 @@ impl Judge {
         let mut verdict = Verdict {
             contract: self.contract.name.clone(),
             not_judged: self.not_judged,
+            expired: self.expired.clone(),
             ..Verdict::default()
         };
         for (topic, meter) in self.meters() {
@@ -447,6 +478,9 @@ const fn of_severity(severity: Severity) -> Outcome {
 /// Judges a rule about the whole bag at its end.
 fn at_end(rule: &Rule, meter: &mut Meter, ending: &Ending, (heard, is_interrupted): (u64, bool)) {
     let wrong = match rule.kind() {
+        "duration" if ending.is_start_unknown => {
+            return meter.set_unknown("the beginning of the recording has expired");
+        }
         "duration" => {
             let span = ending.end.saturating_since(ending.start);
             match (rule.span("min"), rule.span("max")) {
@@ -465,6 +499,7 @@ fn at_end(rule: &Rule, meter: &mut Meter, ending: &Ending, (heard, is_interrupte
         }
         "topics" if is_interrupted => return meter.set_unknown(NO_ROOM),
         "topics" => outside(rule, heard, "topics with messages"),
+        "episodes" => wrong_episodes(rule, ending),
         "losses" => match &ending.losses {
             None => return meter.set_unknown("the bag has no account of losses"),
             Some(losses) => return note_lost(rule, meter, ending.end, &Lost::of_all(losses.values())),
@@ -481,4 +516,17 @@ fn at_end(rule: &Rule, meter: &mut Meter, ending: &Ending, (heard, is_interrupte
         _ => return,
     };
     meter.note(ending.end, wrong);
+}
+
+fn wrong_episodes(rule: &Rule, ending: &Ending) -> Option<String> {
+    let kept = ending.episodes.iter();
+    let kept = kept.filter(|episode| episode.end != EpisodeEnd::Discarded);
+    let is_good = |outcome: Option<&String>| outcome.is_some_and(|outcome| outcome == "success");
+    let good = kept
+        .clone()
+        .filter(|episode| is_good(episode.fields.get(OUTCOME)));
+    let (count, good) = (kept.clone().count() as u64, good.count() as u64);
+    let least = rule.count("success_min").filter(|least| good < *least);
+    let wrong = outside(rule, count, "episodes");
+    wrong.or_else(|| least.map(|least| format!("{good} episodes with outcome success, at least {least}")))
 }

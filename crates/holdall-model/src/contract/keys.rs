@@ -118,7 +118,7 @@ pub(super) static KEYS: &[Key] = &[
             field("history", Kind::Text, "keep_last or keep_all"),
             field("depth", Kind::Count, "the least depth"),
         ],
-        "what all its publishers offer",
+        "what all its publishers offer, later ones too",
     ),
     key(
         "rate",
@@ -230,13 +230,17 @@ pub(super) static KEYS: &[Key] = &[
         "image",
         None,
         &[
-            field("encoding", Kind::Names, "one of these"),
+            field(
+                "encoding",
+                Kind::Names,
+                "one of these; jpeg or png of compressed images",
+            ),
             field("width", Kind::Count, "in pixels"),
             field("height", Kind::Count, "in pixels"),
             field("black", Kind::Share, "the largest share of black pixels"),
             field("saturated", Kind::Share, "the largest share of saturated pixels"),
         ],
-        "form and content of sensor_msgs/msg/Image, from a sample of the pixels",
+        "form and content of sensor_msgs/msg/Image, from a sample of the pixels; form of JPEG and PNG in CompressedImage",
     ),
     key(
         "cloud",
@@ -292,6 +296,16 @@ pub(super) static KEYS: &[Key] = &[
         "topics with messages",
     )),
     of_bag(key(
+        "episodes",
+        Some("min"),
+        &[
+            field("min", Kind::Count, "the fewest"),
+            field("max", Kind::Count, "the most"),
+            field("success_min", Kind::Count, "the fewest with the outcome success"),
+        ],
+        "episodes that were not discarded",
+    )),
+    of_bag(key(
         "losses",
         Some("max"),
         &[required("max", Kind::Count, "the most")],
@@ -309,9 +323,14 @@ pub(super) static KEYS: &[Key] = &[
         &[
             required("connected", Kind::Names, "frames, two or more"),
             field(
+                "topics",
+                Kind::Names,
+                "topics of transforms, /tf and /tf_static by default; static are those that end with /tf_static",
+            ),
+            field(
                 "timeout",
                 Kind::Span,
-                "a transform of /tf holds this long, 1s by default",
+                "a transform that is not static holds this long, 1s by default",
             ),
             field(
                 "within",

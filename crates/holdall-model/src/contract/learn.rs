@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     dynamic::TypePlan,
+    episode::{Episode, EpisodeEnd},
     text::one_line,
     time::Timestamp,
     topic::TopicInfo,
@@ -99,10 +100,19 @@ pub struct Learner {
     bags: usize,
     start: Timestamp,
     shortest: Option<f64>,
+    /// Episodes of the bag that has the fewest which were not discarded.
+    episodes: Option<u64>,
     transforms: Transforms,
 }
 
 impl Learner {
+    /// The episodes of the bag.
+    pub fn episodes(&mut self, all: &[Episode]) {
+        let kept = all.iter().filter(|episode| episode.end != EpisodeEnd::Discarded);
+        let kept = kept.count() as u64;
+        self.episodes = Some(self.episodes.map_or(kept, |fewest| fewest.min(kept)));
+    }
+
     /// The next bag begins, with the times of its first and last message.
     pub fn begin_bag(&mut self, start: Timestamp, end: Timestamp) {
         self.bags += 1;
@@ -221,6 +231,13 @@ impl Learner {
                 text,
                 "  duration: {{min: {}s, severity: warn}} # half of the shortest bag",
                 round(shortest / 2.0)
+            );
+        }
+        if let Some(fewest) = self.episodes.filter(|fewest| *fewest > 0) {
+            let _ = writeln!(
+                text,
+                "  episodes: {{min: {}, severity: warn}} # half of the fewest of a bag",
+                fewest.div_ceil(2)
             );
         }
         let trees = self.transforms.rules();

@@ -3,7 +3,7 @@
 use super::{
     content::{Facts, Learnable},
     drift::Drift,
-    tree::{Edge, TF_TOPICS},
+    tree::{self, Edge, TF_TOPICS},
 };
 use crate::{
     time::Timestamp,
@@ -264,7 +264,7 @@ impl Transforms {
             return;
         }
         self.bags += usize::from(!std::mem::replace(&mut self.is_in_bag, true));
-        let is_static = topic == TF_TOPICS[1];
+        let is_static = tree::is_static(topic);
         for Edge { child, parent } in edges {
             self.count += 1;
             if self.frames.len() >= FRAMES_MAX && !self.frames.contains_key(child) {

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     alarm::{AlarmEdge, AlarmLatch},
     dynamic::TypePlan,
+    qos::QosProfile,
     time::Timestamp,
     topic::{MessageDefinition, TopicInfo},
 };
@@ -26,10 +27,12 @@ const CALM: Duration = Duration::from_secs(5);
 /// What a recorder has for the judge, in its order.
 #[derive(Debug)]
 pub enum News {
-    /// Messages of this topic of the bag will come, with its number there.
+    /// Messages of this topic will come, with its number.
     Topic(u32, Box<TopicInfo>, Box<MessageDefinition>),
     /// The definition of a topic has come later than its messages.
     Define(u32, Box<MessageDefinition>),
+    /// A publisher of a topic offers this.
+    Offer(u32, QosProfile),
     /// A message was written.
     Message(u32, Arrival, Sample),
     /// It is this time, and all messages before have come but those of the last half second.
@@ -44,7 +47,7 @@ impl News {
         size_of::<Self>()
             + match self {
                 Self::Message(_, _, sample) => sample.held_bytes(),
-                Self::Topic(..) | Self::Define(..) | Self::Time(_) | Self::Missed(_) => 0,
+                Self::Topic(..) | Self::Define(..) | Self::Offer(..) | Self::Time(_) | Self::Missed(_) => 0,
             }
     }
 }
@@ -163,6 +166,15 @@ impl LiveJudge {
                 topic.plan = plan_of(Some(&definition), &topic.info);
                 if let (Some(judge), Some(slot)) = (&mut self.judge, topic.slot) {
                     judge.define(slot, &topic.info, &topic.plan);
+                }
+            }
+            News::Offer(number, qos) => {
+                let Some(topic) = self.topics.get_mut(&number) else {
+                    return;
+                };
+                topic.info.add_offer(qos);
+                if let (Some(judge), Some(slot)) = (&mut self.judge, topic.slot) {
+                    judge.offer(slot, qos);
                 }
             }
             News::Message(number, arrival, sample) => {

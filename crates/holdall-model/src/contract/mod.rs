@@ -16,6 +16,7 @@ mod live;
 mod machine;
 mod meter;
 mod parse;
+mod picture;
 mod rate;
 mod record;
 mod sample;

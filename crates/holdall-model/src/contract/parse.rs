@@ -246,6 +246,10 @@ impl Contract {
         if !is_versioned {
             return Err(Path(vec!["version"]).error(&root, "is missing; expected version: 1"));
         }
+        if contract.rules.is_empty() {
+            let reason = "the contract has no rules; expected some below topics or bag";
+            return Err(at_top(root.error(reason)));
+        }
         Ok(contract)
     }
 
@@ -534,6 +538,11 @@ fn consistent(rule: &Rule, node: &Node, at: &Path<'_>) -> Result<(), ContractErr
     if is_reversed {
         return Err(at.error(node, "min is more than max"));
     }
+    if let (Some(least), Some(most)) = (rule.count("success_min"), rule.count("max"))
+        && least > most
+    {
+        return Err(at.error(node, "success_min is more than max"));
+    }
     let one_of = |name: &str, known: &[&str]| match rule.text(name) {
         Some(text) if !known.contains(&text) => Err(at.error(
             node,
@@ -562,6 +571,9 @@ fn consistent(rule: &Rule, node: &Node, at: &Path<'_>) -> Result<(), ContractErr
         }
         "tf" if rule.names("connected").len() < 2 => {
             return Err(at.error(node, "expected two frames or more"));
+        }
+        "tf" if rule.names("topics").iter().any(|name| !name.starts_with('/')) => {
+            return Err(at.error(node, "topics: expected full topic names, for example /robot1/tf"));
         }
         "skew" if rule.names("topics").len() != 2 => {
             return Err(at.error(node, "expected two topics"));

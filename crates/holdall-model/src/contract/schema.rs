@@ -60,6 +60,7 @@ pub fn json_schema() -> Value {
         "type": "object",
         "additionalProperties": false,
         "required": ["version"],
+        "anyOf": [{"required": ["topics"]}, {"required": ["bag"]}],
         "properties": {
             "version": {"const": 1},
             "name": {"type": "string", "description": "a name for people"},

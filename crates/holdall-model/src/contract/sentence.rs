@@ -1,6 +1,9 @@
 //! Each rule as a sentence for people.
 
-use super::parse::{Rule, Severity, Tolerance};
+use super::{
+    parse::{Rule, Severity, Tolerance},
+    tree,
+};
 use crate::units::format_bytes;
 use std::time::Duration;
 
@@ -118,18 +121,18 @@ fn of_content(rule: &Rule) -> String {
             between(rule.span("min"), rule.span("max"), seconds)
         ),
         "topics" => format!("{} topics have messages", counts()),
+        "episodes" => {
+            let is_counted = rule.count("min").is_some() || rule.count("max").is_some();
+            let all = is_counted.then(|| format!("{} episodes that were not discarded", counts()));
+            let good = rule.count("success_min");
+            let good = good.map(|count| format!("at least {count} episodes with outcome success"));
+            all.into_iter().chain(good).collect::<Vec<_>>().join(", ")
+        }
         "disk_left" => format!(
             "at least {} of the disk are left at the end",
             format_bytes(rule.count("min").unwrap_or_default())
         ),
-        "tf" => {
-            let timeout = rule.span("timeout").unwrap_or(Duration::from_secs(1));
-            format!(
-                "/tf and /tf_static connect {}; a transform of /tf holds {}",
-                rule.names("connected").join(", "),
-                seconds(timeout)
-            )
-        }
+        "tf" => tf(rule),
         "skew" => format!(
             "header.stamp of {} are at most {} apart",
             rule.names("topics").join(" and "),
@@ -156,6 +159,21 @@ pub fn sentence(rule: &Rule) -> String {
     }
     if let Some(reason) = &rule.reason {
         text.push_str(&format!(": {reason}"));
+    }
+    text
+}
+
+fn tf(rule: &Rule) -> String {
+    let topics = tree::topics_of(rule);
+    let frames = rule.names("connected").join(", ");
+    let mut text = format!("{} connect {frames}", topics.join(" and "));
+    let moving: Vec<&str> = topics.into_iter().filter(|name| !tree::is_static(name)).collect();
+    if !moving.is_empty() {
+        let timeout = seconds(rule.span("timeout").unwrap_or(Duration::from_secs(1)));
+        text.push_str(&format!(
+            "; a transform of {} holds {timeout}",
+            moving.join(" and ")
+        ));
     }
     text
 }

@@ -6,7 +6,7 @@ use super::{
     meter::Meter,
     parse::{Contract, Rule},
     sample::Want,
-    tree::TF_TOPICS,
+    tree,
     verdict::{Ending, LIVE_MAX, Lost},
 };
 use crate::{
@@ -37,6 +37,10 @@ pub(super) struct Topic {
     pub want: Want,
     info: Option<TopicInfo>,
     messages: u64,
+    /// The time of its first message.
+    first: Option<Timestamp>,
+    /// Its first messages have expired.
+    has_expired: bool,
     /// Some messages were not judged, and may have been of this topic.
     is_interrupted: bool,
 }
@@ -49,7 +53,7 @@ pub fn want_of(contract: &Contract, topic: &str) -> Want {
         (Some(_), "frozen" | "latency" | "drift" | "stamps" | "jump" | "image" | "cloud" | "frame") => {
             Want::Sparse
         }
-        (None, "tf") if TF_TOPICS.contains(&topic) => Want::Whole,
+        (None, "tf") if tree::topics_of(rule).contains(&topic) => Want::Whole,
         (None, "skew") if rule.names("topics").iter().any(|name| name == topic) => Want::Sparse,
         _ => Want::Size,
     };
@@ -102,6 +106,8 @@ impl Topic {
             want: want_of(contract, name),
             info: None,
             messages: 0,
+            first: None,
+            has_expired: false,
             is_interrupted: false,
         }
     }
@@ -112,13 +118,13 @@ impl Topic {
         info: &TopicInfo,
         plan: &Result<Arc<TypePlan>, String>,
         contract: &Contract,
-        (needs_tree, is_stamped): (bool, bool),
+        (has_edges, is_stamped): (bool, bool),
     ) {
         self.type_name = Some(info.type_name.clone());
         self.info = Some(info.clone());
         let rules = self.watched.iter().enumerate();
         let rules = rules.map(|(number, watched)| (number, &contract.rules[watched.meter.rule]));
-        self.reader = Reader::new(&self.name, plan, rules, needs_tree, is_stamped);
+        self.reader = Reader::new(plan, rules, has_edges, is_stamped);
         if self.reader.has_stamp() {
             return;
         }
@@ -135,6 +141,50 @@ impl Topic {
         }
     }
 
+    /// Its first messages have expired: when it began is not known.
+    pub fn expire(&mut self) {
+        self.has_expired = true;
+        for Watched { machine, meter } in &mut self.watched {
+            if let Machine::First(_, has_come) = machine {
+                *has_come = true;
+                meter.set_unknown("its first messages have expired");
+            }
+        }
+    }
+
+    /// Messages do not have the content that was received, for this reason.
+    pub fn leave_out_content(&mut self, reason: &str, contract: &Contract) {
+        for Watched { machine, meter } in &mut self.watched {
+            if matches!(contract.rules[meter.rule].kind(), "frozen" | "size") {
+                *machine = Machine::None;
+                meter.set_unknown(reason);
+            }
+        }
+    }
+
+    /// A publisher offers this.
+    pub fn offer(&mut self, qos: QosProfile, contract: &Contract) {
+        if self.info.as_mut().is_some_and(|info| info.add_offer(qos)) {
+            self.judge_offers(contract);
+        }
+    }
+
+    /// Judges what publishers offer as far as is known. A wrong offer counts from the first message on: a bag does not have when each publisher came.
+    fn judge_offers(&mut self, contract: &Contract) {
+        let (Some(first), Some(info)) = (self.first, &self.info) else {
+            return;
+        };
+        for Watched { meter, .. } in &mut self.watched {
+            let rule = &contract.rules[meter.rule];
+            if rule.kind() == "qos"
+                && !meter.has_checked()
+                && let Ok(Some(wrong)) = wrong_qos(rule, &info.offered_qos_profiles)
+            {
+                meter.note(first, Some(wrong));
+            }
+        }
+    }
+
     /// Whether any message was taken.
     pub fn has_messages(&self) -> bool {
         self.messages > 0
@@ -143,15 +193,17 @@ impl Topic {
     /// Takes a message, in the order of their times.
     pub fn message(&mut self, facts: &Facts, contract: &Contract) {
         self.messages += 1;
-        if self.messages == 1 {
+        if self.first.is_none() {
+            self.first = Some(facts.time);
             self.introduce(facts.time, contract);
+            self.judge_offers(contract);
         }
         for (number, watched) in self.watched.iter_mut().enumerate() {
             watched.machine.message(number, facts, &mut watched.meter);
         }
     }
 
-    /// Judges type, definition and QoS, at the first message.
+    /// Judges type and definition, at the first message.
     fn introduce(&mut self, time: Timestamp, contract: &Contract) {
         let Some(info) = &self.info else { return };
         for Watched { meter, .. } in &mut self.watched {
@@ -165,13 +217,6 @@ impl Topic {
                 "type" => meter.note(time, differs("name", &info.type_name)),
                 "hash" if info.type_description_hash.is_empty() => meter.set_unknown("its hash is not known"),
                 "hash" => meter.note(time, differs("is", &info.type_description_hash)),
-                "qos" if info.offered_qos_profiles.is_empty() => {
-                    meter.set_unknown("the QoS of its publishers is not known")
-                }
-                "qos" => match wrong_qos(rule, &info.offered_qos_profiles) {
-                    Ok(wrong) => meter.note(time, wrong),
-                    Err(reason) => meter.set_unknown(reason),
-                },
                 _ => {}
             }
         }
@@ -196,16 +241,28 @@ impl Topic {
 
     /// Judges what only the end shows.
     pub fn end(&mut self, ending: &Ending, contract: &Contract) {
-        let messages = self.messages;
+        let (messages, has_expired) = (self.messages, self.has_expired);
+        let offered = self
+            .info
+            .as_ref()
+            .map(|info| info.offered_qos_profiles.as_slice());
         for Watched { meter, .. } in &mut self.watched {
             let rule = &contract.rules[meter.rule];
             match rule.kind() {
+                "required" if messages == 0 && has_expired => meter.note(ending.end, None),
                 "required" if messages == 0 && self.is_interrupted => {
                     meter.set_unknown("none of the messages that were judged is of it");
                 }
                 "required" if messages == 0 && rule.flag("is") => {
                     meter.note(ending.end, Some("no message came".to_owned()))
                 }
+                "qos" if messages > 0 && !meter.has_checked() => match offered {
+                    None | Some([]) => meter.set_unknown("the QoS of its publishers is not known"),
+                    Some(offered) => match wrong_qos(rule, offered) {
+                        Ok(wrong) => meter.note(ending.end, wrong),
+                        Err(reason) => meter.set_unknown(reason),
+                    },
+                },
                 "losses" => match &ending.losses {
                     None => meter.set_unknown("the bag has no account of losses"),
                     Some(losses) => match losses.get(&*self.name) {
@@ -228,6 +285,7 @@ impl Topic {
             }
             let reason = match rule.kind() {
                 "required" => continue,
+                _ if messages == 0 && has_expired => "its messages have expired".to_owned(),
                 _ if messages == 0 => "no message came".to_owned(),
                 "rate" | "drift" => {
                     let window = rule

@@ -1,21 +1,37 @@
-//! The tree of transforms: whether frames are connected, as `/tf` and `/tf_static` come and transforms age.
+//! The tree of transforms: whether frames are connected, as `/tf` and `/tf_static`, or topics in their place, come and transforms age.
 
 use super::{content::named, meter::Meter, parse::Rule};
 use crate::{
     dynamic::{Scalar, TypePlan, part::Part},
     time::Timestamp,
 };
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
-/// The type of both topics.
+/// The type of the topics.
 pub(super) const TF_TYPE: &str = "tf2_msgs/msg/TFMessage";
-/// The topics, the static one last.
+/// The topics of rules that name none.
 pub(super) const TF_TOPICS: [&str; 2] = ["/tf", "/tf_static"];
 
 /// Frames that are kept; further ones are left out and counted.
 const FRAMES_MAX: usize = 10_000;
 /// Longest way up to a root.
 const DEPTH_MAX: usize = 256;
+
+/// The topics of a rule.
+pub(super) fn topics_of(rule: &Rule) -> Vec<&str> {
+    match rule.names("topics") {
+        [] => TF_TOPICS.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    }
+}
+
+/// Whether transforms on a topic hold for ever.
+pub(super) fn is_static(topic: &str) -> bool {
+    topic.rsplit('/').next() == Some("tf_static")
+}
 
 /// A transform: the child frame and its parent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +88,7 @@ struct Attached {
 /// A rule about connected frames.
 #[derive(Debug)]
 pub(super) struct Connected {
+    topics: Vec<String>,
     frames: Vec<String>,
     timeout: Duration,
     /// Time from the start on that it may take to be connected, and when it is judged from.
@@ -80,6 +97,8 @@ pub(super) struct Connected {
     parents: HashMap<String, Attached>,
     /// Until when the frames are connected, as far as is known; `None` while they are not.
     until: Option<Timestamp>,
+    /// Static transforms have expired: what is not connected may have been.
+    is_partial: bool,
     pub meter: Meter,
     pub left_out: u64,
 }
@@ -88,6 +107,7 @@ impl Connected {
     pub fn new(rule: &Rule, meter: Meter, start: Timestamp) -> Self {
         let within = rule.span("within").unwrap_or(Duration::from_secs(5));
         Self {
+            topics: topics_of(rule).into_iter().map(str::to_owned).collect(),
             frames: rule
                 .names("connected")
                 .iter()
@@ -98,8 +118,31 @@ impl Connected {
             from: start.saturating_add(within),
             parents: HashMap::new(),
             until: None,
+            is_partial: false,
             meter,
             left_out: 0,
+        }
+    }
+
+    /// Whether a topic has its transforms.
+    pub fn has(&self, topic: &str) -> bool {
+        self.topics.iter().any(|known| known == topic)
+    }
+
+    /// Its topics, as people read them.
+    pub fn topics(&self) -> String {
+        self.topics.join(" or ")
+    }
+
+    /// The first messages of these topics have expired; each has when those that are left begin.
+    pub fn expire(&mut self, expired: &BTreeMap<String, Option<Timestamp>>) {
+        for topic in &self.topics {
+            let Some(before) = expired.get(topic) else {
+                continue;
+            };
+            let begin = before.map(|before| before.saturating_add(self.within));
+            self.from = self.from.max(begin.unwrap_or(self.from));
+            self.is_partial |= is_static(topic);
         }
     }
 
@@ -129,7 +172,8 @@ impl Connected {
 
     /// Takes note that all messages until `now` were taken.
     pub fn time(&mut self, now: Timestamp) {
-        if self.from < now && !self.meter.has_checked() {
+        let is_left_out = self.is_partial && self.meter.unknown().is_some();
+        if self.from < now && !self.meter.has_checked() && !is_left_out {
             self.judge(self.from);
         }
         if let Some(until) = self.until.filter(|until| *until < now) {
@@ -148,11 +192,14 @@ impl Connected {
         } else {
             self.connected_until(time).err()
         };
-        let text = (!is_connected).then(|| reason.unwrap_or_else(|| self.expired(time)));
+        if !is_connected && self.is_partial {
+            return self.meter.leave_out("static transforms have expired");
+        }
+        let text = (!is_connected).then(|| reason.unwrap_or_else(|| self.outdated(time)));
         self.meter.note(time, text);
     }
 
-    fn expired(&self, time: Timestamp) -> String {
+    fn outdated(&self, time: Timestamp) -> String {
         let old = self
             .parents
             .iter()

@@ -2,6 +2,7 @@
 
 use super::parse::Severity;
 use crate::{
+    episode::Episode,
     loss::{
         LossSums,
         ledger::{Ledger, TopicAccount},
@@ -98,6 +99,9 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
     /// How many more there were.
     pub more_violations: u64,
+    /// Topics whose first messages have expired, with when those that are left begin: those before are not judged.
+    #[serde(rename = "expired_before_ns", skip_serializing_if = "BTreeMap::is_empty")]
+    pub expired: BTreeMap<String, Option<Timestamp>>,
     /// Messages that came after later ones had been judged, and topics that were too many: nothing was judged of these.
     pub not_judged: u64,
 }
@@ -172,6 +176,12 @@ pub struct Ending {
     pub publishers: Option<BTreeMap<String, Vec<Option<String>>>>,
     /// Free space of the disk, in bytes.
     pub disk_left: Option<u64>,
+    /// The episodes of its markers.
+    pub episodes: Vec<Episode>,
+    /// Topics whose first messages a ring has removed, with when those that are left begin; `None` where none are.
+    pub expired: BTreeMap<String, Option<Timestamp>>,
+    /// When the recording began is not known: `start` is when what is left of it begins.
+    pub is_start_unknown: bool,
 }
 
 impl Ending {

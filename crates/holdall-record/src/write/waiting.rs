@@ -3,6 +3,7 @@
 use crate::cache::CacheEntry;
 use holdall_model::{
     message::{Loan, PayloadRef},
+    qos::QosProfile,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
 use std::{
@@ -108,6 +109,16 @@ impl WaitingTopics {
                 held_bytes: 0,
             },
         );
+    }
+
+    /// Adds what a publisher offers to its topic; false if none of its type waits.
+    pub fn add_offer(&mut self, topic: TopicId, type_name: &str, qos: QosProfile) -> bool {
+        let topic = self.topics.get_mut(&topic).map(|topic| &mut topic.info);
+        let Some(info) = topic.filter(|info| info.type_name == type_name) else {
+            return false;
+        };
+        info.add_offer(qos);
+        true
     }
 
     /// Whether messages are held back.

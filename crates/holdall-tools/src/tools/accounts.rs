@@ -17,7 +17,7 @@ use holdall_model::{
         PublisherAccount, TopicAccount,
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
-    metadata::MEMORY_KEY,
+    metadata::{BagMetadata, MEMORY_KEY},
     recoding::{RECODED_CUSTOM_KEY, RECODED_RECORD, Recoding},
     repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
     time::Timestamp,
@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const ROSBAG2_RECORD: &str = "rosbag2";
 
 /// Entries of `custom_data` that each output makes itself.
-const OWN_KEYS: [&str; 11] = [
+const OWN_KEYS: [&str; 10] = [
     DAMAGED_KEY,
     STATE_KEY,
     SEALED_KEY,
@@ -44,7 +44,6 @@ const OWN_KEYS: [&str; 11] = [
     UNHEARD_SERVICES_CUSTOM_KEY,
     NOT_HEARD_CUSTOM_KEY,
     REPEATED_CUSTOM_KEY,
-    CONTRACT_CUSTOM_KEY,
     RECODED_CUSTOM_KEY,
 ];
 
@@ -84,6 +83,19 @@ pub(super) struct Taken<'a> {
     pub is_partial: bool,
     /// The first and last selected log time in the output; `None` for the beginning and the end.
     pub span: [Option<Timestamp>; 2],
+}
+
+impl Taken<'_> {
+    /// Whether it is all of these bags, and they are one recording: what its contract said is true of the output, too.
+    fn is_whole(&self, bags: &[Bag]) -> bool {
+        let [bag] = bags else { return false };
+        let mut topics = bag.metadata().topics_with_message_count.iter();
+        let takes_all = topics.all(|topic| {
+            let topic = &topic.topic_metadata;
+            (self.topic)(&topic.name, &topic.type_name)
+        });
+        takes_all && self.publishers.is_none() && !self.is_partial && self.span == [None; 2]
+    }
 }
 
 impl Accounts {
@@ -151,11 +163,26 @@ impl Accounts {
         }
     }
 
-    /// Counts an input's messages and collects other programs' records. Returns the counts by topic.
+    /// Adds what the metadata of an input has and each output does not make itself.
+    fn inherit(&mut self, metadata: &BagMetadata, keeps_contract: bool) {
+        if metadata.ros_distro.is_some() {
+            self.ros_distro.clone_from(&metadata.ros_distro);
+        }
+        let is_own = |key: &str| match key {
+            CONTRACT_CUSTOM_KEY => !keeps_contract,
+            _ => OWN_KEYS.contains(&key) || is_account_sum(key),
+        };
+        for (key, value) in metadata.custom_data.iter().filter(|(key, _)| !is_own(key)) {
+            let entry = self.custom_data.entry(key.clone());
+            entry.or_insert_with(|| value.clone());
+        }
+    }
+
+    /// Counts an input's messages and collects other programs' records, and those of its contract if that is kept. Returns the counts by topic.
     fn read_files(
         &mut self,
         bag: &Bag,
-        taken: &Taken<'_>,
+        (taken, keeps_contract): (&Taken<'_>, bool),
         seen: &mut BTreeSet<(String, MetadataEntries)>,
     ) -> Result<BTreeMap<String, TopicCount>, ToolError> {
         let mut counts: BTreeMap<String, TopicCount> = BTreeMap::new();
@@ -189,16 +216,15 @@ impl Accounts {
                 }
             }
             for (name, entries) in &summary.metadata {
-                // A contract's verdict is about the whole recording.
-                let is_ours = [
+                let mut is_ours = [
                     LEDGER_RECORD,
                     CHECKPOINT_RECORD,
                     ROSBAG2_RECORD,
                     REPEATED_RECORD,
-                    CONTRACT_RECORD,
                     RECODED_RECORD,
                 ]
                 .contains(&name.as_str());
+                is_ours |= name == CONTRACT_RECORD && !keeps_contract;
                 if !is_ours && seen.insert((name.clone(), entries.clone())) {
                     self.records.push((name.clone(), entries.clone()));
                 }
@@ -223,23 +249,14 @@ pub(super) fn gather(
     let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, TopicCount>>) = (None, Vec::new());
     let (mut seen, mut markers, mut unheard) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut not_heard = BTreeSet::new();
+    let keeps_contract = relabel.is_idle() && taken.is_whole(bags);
     for bag in bags {
         let metadata = bag.metadata();
-        if metadata.ros_distro.is_some() {
-            accounts.ros_distro.clone_from(&metadata.ros_distro);
-        }
-        for (key, value) in &metadata.custom_data {
-            if !OWN_KEYS.contains(&key.as_str()) && !is_account_sum(key) {
-                accounts
-                    .custom_data
-                    .entry(key.clone())
-                    .or_insert_with(|| value.clone());
-            }
-        }
+        accounts.inherit(metadata, keeps_contract);
         markers.extend(bag.markers()?);
         unheard.extend(unheard_services_in(&metadata.custom_data));
         not_heard.extend(not_heard_in(&metadata.custom_data));
-        let counts = accounts.read_files(bag, taken, &mut seen)?;
+        let counts = accounts.read_files(bag, (taken, keeps_contract), &mut seen)?;
         match bag.any_ledger()?.filter(|ledger| is_of(ledger, bag, &counts)) {
             Some(mut found) => {
                 if let Some(wanted) = taken.publishers {

@@ -1,5 +1,6 @@
 //! Contracts and bags: the verdict of a contract on a bag, and a contract learned from good bags.
 
+use super::expired_after;
 use holdall_bag::{
     decode::{Decoder, Decoders},
     reader::{Bag, BagSet, MessageFilter, ReadError},
@@ -7,16 +8,19 @@ use holdall_bag::{
 use holdall_io::fs;
 use holdall_model::{
     contract::{
-        Arrival, CONTRACT_BYTES_MAX, CONTRACT_CUSTOM_KEY, Contract, Ending, Judge, Learner, Sample, Verdict,
-        Violation,
+        Arrival, CONTRACT_BYTES_MAX, CONTRACT_CUSTOM_KEY, Contract, Ending, Judge, Learner, Sample,
+        TopicSlot, Verdict, Violation,
     },
     dynamic::TypePlan,
+    marker::Marker,
     message::PayloadRef,
+    recoding::Recoding,
     text::OutsidePath,
+    time::Timestamp,
     topic::TopicInfo,
 };
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
     sync::Arc,
 };
@@ -32,6 +36,54 @@ impl Plans {
             Decoder::Opaque { reason } => Err(reason),
         })
     }
+}
+
+/// Topics whose messages were received in another form than the bag has: the types before and after.
+struct OtherForms(BTreeMap<String, (String, String)>);
+
+impl OtherForms {
+    fn of(bag: &Bag) -> Self {
+        let mut forms: BTreeMap<String, (String, String)> = BTreeMap::new();
+        for Recoding {
+            topic, from, into, ..
+        } in Recoding::list_in(&bag.metadata().custom_data)
+        {
+            let known = forms.entry(topic).or_insert_with(|| (from, String::new()));
+            known.1 = into;
+        }
+        // Others have their first form again.
+        forms.retain(|_, (from, into)| from != into);
+        Self(forms)
+    }
+
+    /// Adds a topic to a judge; messages of both forms are one topic of the type that was received, whose content is not judged.
+    fn add(
+        &self,
+        judge: &mut Judge,
+        info: &TopicInfo,
+        plan: &Result<Arc<TypePlan>, String>,
+    ) -> Option<TopicSlot> {
+        let form = self.0.get(&info.name);
+        let Some((from, into)) = form.filter(|(from, into)| [from, into].contains(&&info.type_name)) else {
+            return judge.topic(info, plan);
+        };
+        let reason =
+            format!("its messages are recorded as {into}: the verdict of the recording is about {from}");
+        let received = TopicInfo {
+            type_name: from.clone(),
+            type_description_hash: String::new(),
+            ..info.clone()
+        };
+        let slot = judge.topic(&received, &Err(reason.clone()))?;
+        judge.leave_out_content(slot, &reason);
+        Some(slot)
+    }
+}
+
+/// Topics of which a ring has removed messages, with when those that are left begin.
+fn expired(bag: &Bag) -> BTreeMap<String, Option<Timestamp>> {
+    let all = expired_after(bag, Timestamp::from_nanos(i64::MIN), &|_, _| true);
+    all.into_iter().map(|found| (found.topic, found.before)).collect()
 }
 
 /// Calls `each` with each message of a bag that a filter takes, and what `add` returned for its topic.
@@ -100,7 +152,7 @@ pub fn violations(bag: &Bag) -> Result<Vec<Violation>, ReadError> {
     Ok(record.map(|record| record.violations()).unwrap_or_default())
 }
 
-/// Judges a bag by a contract.
+/// Judges a bag by a contract: all that it has, from the beginning of its recording on. Of topics whose first messages have expired, what is left is judged.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -111,20 +163,25 @@ pub fn judge(bag: &Bag, contract: Arc<Contract>) -> Result<Verdict, ReadError> {
     let (start, end) = record
         .as_ref()
         .map_or_else(|| times.unwrap_or_default(), |record| record.span(times));
+    let expired = expired(bag);
     let mut ending = Ending {
         start,
         end,
+        is_start_unknown: record.is_none() && !expired.is_empty(),
         disk_left: record.and_then(|record| record.disk_left),
+        episodes: Marker::episodes(&bag.markers()?),
+        expired,
         ..Ending::default()
     };
     if let Some(ledger) = bag.any_ledger()? {
         ending = ending.with_account(&ledger);
     }
-    let judge = std::cell::RefCell::new(Judge::new(contract, ending.start));
+    let judge = Judge::new(contract, ending.start).after_expiry(ending.expired.clone());
+    let (judge, forms) = (std::cell::RefCell::new(judge), OtherForms::of(bag));
     for_each(
         &bags,
         &MessageFilter::default(),
-        |info, plan| judge.borrow_mut().topic(info, plan),
+        |info, plan| forms.add(&mut judge.borrow_mut(), info, plan),
         |slot, arrival, payload| {
             let mut judge = judge.borrow_mut();
             if let Some(slot) = slot {
@@ -144,9 +201,11 @@ pub fn judge(bag: &Bag, contract: Arc<Contract>) -> Result<Verdict, ReadError> {
 pub fn learn(bags: &[Bag]) -> Result<String, ReadError> {
     let learner = std::cell::RefCell::new(Learner::default());
     for bag in bags {
+        let episodes = Marker::episodes(&bag.markers()?);
         let bag = BagSet::from(vec![bag.clone()]);
         let (first, last) = bag.log_times().unwrap_or_default();
         learner.borrow_mut().begin_bag(first, last);
+        learner.borrow_mut().episodes(&episodes);
         for_each(
             &bag,
             &MessageFilter::default(),
@@ -187,9 +246,6 @@ pub fn lint(contract: &Contract) -> Vec<String> {
                 rule.kind()
             ));
         }
-    }
-    if contract.rules.is_empty() {
-        found.push("line 1: the contract has no rules: it says nothing of a recording".to_owned());
     }
     found
 }

@@ -15,6 +15,7 @@ use crate::{
 use holdall_io::{lock::Holder, remote};
 use holdall_model::units::counted;
 use holdall_model::{
+    expired::ExpiredFiles,
     metadata::BagMetadata,
     repeated::{BagRepeats, repeats_from_custom_data},
 };
@@ -125,6 +126,10 @@ impl Bag {
             let mark = metadata.custom_data.get_key_value(STATE_KEY);
             let mark = mark.map(|(key, value)| (key.clone(), value.clone()));
             bag.metadata.custom_data.extend(mark);
+            // No file has what a ring removed.
+            let expired = ExpiredFiles::of(&metadata.custom_data);
+            let expired = expired.and_then(|files| files.entry());
+            bag.metadata.custom_data.extend(expired);
             let notice = format!(
                 "{}: its recording was not ended; what its files hold is shown instead of {METADATA_FILE}",
                 path.display()

@@ -38,6 +38,7 @@ use durable::PendingSync;
 use holdall_io::disk::WritePath;
 use holdall_model::{
     metadata::MEMORY_KEY,
+    qos::QosProfile,
     topic::{MessageDefinition, PublisherInfo},
 };
 use holdall_storage::{
@@ -216,6 +217,17 @@ impl BagWriter {
         }
         let info = self.topics.get(topic).ok()?;
         Some(info.topic.name.as_str())
+    }
+
+    /// Adds the QoS that a publisher of a topic offers; false if that is known. The current file has it as [`Self::set_definition`] puts a
+    /// definition there.
+    pub fn add_offer(&mut self, topic: BagTopic, qos: QosProfile) -> bool {
+        let is_new = self.topics.add_offer(topic, qos);
+        if is_new && self.place.options.storage.keeps_publishers() {
+            self.files.choose_for(topic);
+            self.files.renew(topic);
+        }
+        is_new
     }
 
     /// Topics without a definition, with their types, by name.

@@ -2,7 +2,7 @@
 
 use super::{BagTopic, UndefinedTopic, WriteError};
 use holdall_model::{
-    qos::profiles_to_text,
+    qos::{QosProfile, profiles_to_text},
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo, TopicOrigin},
 };
 use holdall_storage::writer::ChannelInfo;
@@ -39,6 +39,19 @@ impl Topics {
         info.definition = definition;
         self.channel_bytes += channel_bytes(info);
         Some(is_news)
+    }
+
+    /// Adds what a publisher of a topic offers; false if that is known, and for an unknown topic.
+    pub fn add_offer(&mut self, topic: BagTopic, qos: QosProfile) -> bool {
+        let Some(info) = self.infos.get_mut(topic.0 as usize) else {
+            return false;
+        };
+        self.metadata_bytes -= metadata_bytes(&info.topic);
+        self.channel_bytes -= channel_bytes(info);
+        let is_new = info.topic.add_offer(qos);
+        self.metadata_bytes += metadata_bytes(&info.topic);
+        self.channel_bytes += channel_bytes(info);
+        is_new
     }
 
     /// Topics without a definition, with their types, by name.

@@ -5,15 +5,15 @@ use crate::{loss::ledger::Ledger, topic::MessageDefinition};
 use std::time::Duration;
 
 /// A recorder's side, the queue, and the judge, each stepped by hand.
-struct Live {
-    feed: Feed,
+pub(super) struct Live {
+    pub feed: Feed,
     queue: NewsQueue,
     judge: LiveJudge,
-    alarms: Vec<RuleAlarm>,
+    pub alarms: Vec<RuleAlarm>,
 }
 
 impl Live {
-    fn new(planted: &Planted, text: &str) -> Self {
+    pub fn new(planted: &Planted, text: &str) -> Self {
         let contract = Arc::new(Contract::parse(text).unwrap());
         let mut feed = Feed::new(Arc::clone(&contract));
         for info in &planted.infos {
@@ -27,7 +27,7 @@ impl Live {
         }
     }
 
-    fn message(&mut self, message: &Message) {
+    pub fn message(&mut self, message: &Message) {
         let arrival = Arrival {
             log_time: time(message.time),
             publish_time: time(message.time),
@@ -37,12 +37,12 @@ impl Live {
     }
 
     /// The recorder's time is `at`; true if the first of several messages has no room.
-    fn pass(&mut self, at: i64) -> bool {
+    pub fn pass(&mut self, at: i64) -> bool {
         let now = Duration::from_nanos((at - START) as u64);
         self.feed.is_due(now) && self.queue.offer(self.feed.take(Some(time(at)), now))
     }
 
-    fn step(&mut self, at: i64) {
+    pub fn step(&mut self, at: i64) {
         self.queue
             .take()
             .into_iter()
@@ -51,7 +51,7 @@ impl Live {
         self.alarms.extend(self.judge.alarms(now));
     }
 
-    fn end(&mut self) -> Verdict {
+    pub fn end(&mut self) -> Verdict {
         let rest = self.feed.take(None, Duration::MAX);
         self.queue.offer(rest);
         self.step(START + LENGTH * SECOND);

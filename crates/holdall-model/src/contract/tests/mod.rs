@@ -2,6 +2,7 @@
 
 mod fleet;
 mod live;
+mod parts;
 mod planted;
 mod planter;
 mod stream;
@@ -184,6 +185,18 @@ fn errors_name_line_field_and_what_is_expected() {
     for (text, wanted) in [
         ("topics: {}", "line 1: version: is missing; expected version: 1"),
         (
+            "version: 1\ntopics: {}",
+            "line 1: the contract has no rules; expected some below topics or bag",
+        ),
+        (
+            "version: 1\nbag: {tf: {connected: [a, b], topics: tf}}",
+            "line 2: bag.tf: topics: expected full topic names, for example /robot1/tf",
+        ),
+        (
+            "version: 1\nbag: {episodes: {max: 2, success_min: 3}}",
+            "line 2: bag.episodes: success_min is more than max",
+        ),
+        (
             "version: 2",
             "line 1: version: expected 1, the only version, found \"2\"",
         ),
@@ -278,7 +291,7 @@ const EVERY: &str = "version: 1\nname: every\ntopics:\n  /a/*/b:\n    required: 
     jump: 100ms\n    frozen: 3\n    non_finite: 1%\n    must: [x > 1, {expression: y > 1, tolerance: 3}]\n    never: z == 1\n    size: {min: 1, max: 1MiB}\n    \
     image: {encoding: [rgb8, bgr8], width: 640, height: 480, black: 0.9, saturated: 90%}\n    cloud: {points: 10, invalid: 50%}\n    frame: base\n    \
     publishers: {min: 1, max: 2, names: [/a, /b]}\n    losses: 0\nbag:\n  duration: {min: 1s, max: 2h}\n  topics: {min: 1, max: 9}\n  losses: 5\n  \
-    disk_left: 1GiB\n  tf: [[map, base], {connected: [a, b], timeout: 2s, within: 1s}]\n  skew: {topics: [/l, /r], max: 5ms}\n";
+    episodes: {min: 1, max: 9, success_min: 1}\n  disk_left: 1GiB\n  tf: [[map, base], {connected: [a, b], topics: [/r/tf, /r/tf_static], timeout: 2s, within: 1s}]\n  skew: {topics: [/l, /r], max: 5ms}\n";
 
 #[test]
 fn every_kind_of_rule_is_parsed_explained_and_in_the_schema() {
@@ -307,6 +320,25 @@ fn every_kind_of_rule_is_parsed_explained_and_in_the_schema() {
     assert_eq!(
         sentence(&contract.rules[6]),
         "/a/*/b: its first message comes within 3 s after the start (warn): it is slow"
+    );
+    let of_kind = |kind: &str| {
+        contract
+            .rules
+            .iter()
+            .filter(|rule| rule.kind() == kind)
+            .map(sentence)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of_kind("tf"),
+        [
+            "/tf and /tf_static connect map, base; a transform of /tf holds 1 s",
+            "/r/tf and /r/tf_static connect a, b; a transform of /r/tf holds 2 s"
+        ]
+    );
+    assert_eq!(
+        of_kind("episodes"),
+        ["from 1 to 9 episodes that were not discarded, at least 1 episodes with outcome success"]
     );
 }
 

@@ -23,15 +23,17 @@ pub(crate) struct LiveTopic {
     pub offered: Vec<QosProfile>,
 }
 
-/// Different offers that are shown of a topic.
-const QOS_KEPT_MAX: usize = 8;
+/// Different offers of a topic that are kept.
+const QOS_KEPT_MAX: usize = 32;
 
 impl LiveTopic {
-    /// Notes the QoS that a publisher offers.
-    pub(super) fn note_offer(&mut self, qos: QosProfile) {
-        if self.offered.len() < QOS_KEPT_MAX && !self.offered.contains(&qos) {
+    /// Notes the QoS that a publisher offers; true if no other publisher did before.
+    pub(super) fn note_offer(&mut self, qos: QosProfile) -> bool {
+        let is_new = self.offered.len() < QOS_KEPT_MAX && !self.offered.contains(&qos);
+        if is_new {
             self.offered.push(qos);
         }
+        is_new
     }
 }
 

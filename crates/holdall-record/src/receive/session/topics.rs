@@ -164,12 +164,16 @@ impl Topics {
             parts.cache.prioritize(id, *priority);
         }
         let intake = Arc::new(intake);
-        lock(&parts.topics).push(LiveTopic {
+        let mut live = LiveTopic {
             name: plan.name.clone(),
             type_name: plan.type_name.clone(),
             intake: Arc::clone(&intake),
             offered: Vec::new(),
-        });
+        };
+        for publisher in &plan.publishers {
+            live.note_offer(publisher.qos);
+        }
+        lock(&parts.topics).push(live);
         self.note_latched(id, &plan.name, plan.publishers.iter().any(offers_latched));
         let info = topic_info(sources[number].name(), plan);
         // Before the subscription, so that the drain knows the topic when its first message comes.
@@ -266,8 +270,18 @@ impl Topics {
         if let Some(keeper) = self.parts.latched.as_ref().filter(|_| offers_latched(publisher)) {
             keeper.add_topic(topic.id, &publisher.topic, true);
         }
-        if let Some(live) = lock(&self.parts.topics).get_mut(topic.id.0 as usize) {
-            live.note_offer(publisher.qos);
+        let place = topic.id.0 as usize;
+        let is_new = lock(&self.parts.topics)
+            .get_mut(place)
+            .is_some_and(|live| live.note_offer(publisher.qos));
+        // What was offered before was perhaps not by publishers of another type.
+        let is_other = topic.type_name != publisher.type_name;
+        if (is_new && !is_other) || (is_other && self.keeps_types) {
+            self.parts.drain.command(DrainCommand::Offer {
+                topic: topic.id,
+                type_name: publisher.type_name.clone(),
+                qos: publisher.qos,
+            });
         }
         if offers_latched(publisher) {
             topic.intake.hold_latched(publisher.gid, &publisher.qos);

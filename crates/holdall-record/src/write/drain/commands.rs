@@ -2,7 +2,10 @@
 
 use crate::write::survival::SurvivalLog;
 use holdall_bag::rescue::Event;
-use holdall_model::topic::{MessageDefinition, TopicId, TopicInfo};
+use holdall_model::{
+    qos::QosProfile,
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
 
 /// Facts that a drain must know before messages come, in order.
 #[derive(Clone, Debug)]
@@ -24,6 +27,15 @@ pub enum DrainCommand {
         info: TopicInfo,
         /// The type's definition; encoding `Unknown` while it is being asked for.
         definition: MessageDefinition,
+    },
+    /// A publisher offers what none did when its topic was added, or perhaps did not.
+    Offer {
+        /// The topic's number in the recording.
+        topic: TopicId,
+        /// The publisher's type.
+        type_name: String,
+        /// Its QoS.
+        qos: QosProfile,
     },
     /// The definition that a node was asked for, or that there is none.
     Define {
@@ -54,6 +66,15 @@ impl DrainCommand {
                 topic: *topic,
                 info: info.clone(),
                 definition: definition.clone(),
+            }),
+            Self::Offer {
+                topic,
+                type_name,
+                qos,
+            } => survival.add(|| Event::Offer {
+                topic: *topic,
+                type_name: type_name.clone(),
+                qos: *qos,
             }),
             Self::Define { topics, definition } => {
                 for topic in topics {

@@ -18,6 +18,7 @@ use holdall_model::{
     loss::LossStage,
     marker::Marker,
     message::PayloadRef,
+    qos::QosProfile,
     recoding::live::LiveRecoding,
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
@@ -96,6 +97,14 @@ impl Delivery {
             }
             Some(definition) => self.writer.add_topic(topic, info, definition),
             None => self.waiting.add(topic, info),
+        }
+    }
+
+    /// A publisher of a topic offers this.
+    pub fn add_offer(&mut self, topic: TopicId, type_name: &str, qos: QosProfile) {
+        if !self.waiting.add_offer(topic, type_name, qos) {
+            let has_forms = self.recoding.add_offer(topic, type_name, qos);
+            self.writer.add_offer(topic, type_name, has_forms, qos);
         }
     }
 

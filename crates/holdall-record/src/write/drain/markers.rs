@@ -1,7 +1,10 @@
 //! Markers: each is a record of the file that was written when it came, and all are listed in `metadata.yaml`.
 
 use holdall_bag::writer::{BagWriter, WriteError};
-use holdall_model::marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker};
+use holdall_model::{
+    episode::Episode,
+    marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
+};
 
 /// The markers of a recording.
 #[derive(Default)]
@@ -29,6 +32,11 @@ impl Markers {
             self.in_files.push(self.unwritten.remove(0));
         }
         Ok(())
+    }
+
+    /// The episodes of those that are in a file.
+    pub fn episodes(&self) -> Vec<Episode> {
+        Marker::episodes(&self.in_files)
     }
 
     /// Ends them: those that found no file are logged, because they are in no bag. Returns the entry for `metadata.yaml`.

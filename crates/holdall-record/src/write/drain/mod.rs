@@ -258,6 +258,11 @@ impl Drain {
                     info,
                     definition,
                 } => self.delivery.writer().add_type(topic, info, definition),
+                DrainCommand::Offer {
+                    topic,
+                    type_name,
+                    qos,
+                } => self.delivery.add_offer(topic, &type_name, qos),
                 DrainCommand::Define { topics, definition } => {
                     for topic in topics {
                         self.define(topic, definition.clone());
@@ -462,7 +467,9 @@ impl Drain {
         self.delivery.writer().settle();
         self.write_markers();
         let recoded = self.delivery.end_recoding();
-        let judged = self.delivery.writer().end_contract(clock.monotonic());
+        let episodes = self.markers.episodes();
+        let writer = self.delivery.writer();
+        let judged = writer.end_contract(episodes, clock.monotonic());
         let Self {
             ledger,
             shared,

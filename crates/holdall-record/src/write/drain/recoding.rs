@@ -6,6 +6,7 @@ use holdall_bag::writer::{BagWriter, WriteError};
 use holdall_io::wait::Wait;
 use holdall_model::{
     marker::Marker,
+    qos::QosProfile,
     recoding::{
         self, RECODED_RECORD,
         live::{Given, LiveRecoder, LiveRecoding, Recoded},
@@ -69,6 +70,16 @@ impl Recoding {
         self.topics.insert(topic, added);
     }
 
+    /// Adds what a publisher offers to its topic; false if none of its type is given away.
+    pub fn add_offer(&mut self, topic: TopicId, type_name: &str, qos: QosProfile) -> bool {
+        let topic = self.topics.get_mut(&topic).map(|topic| &mut topic.info);
+        let Some(info) = topic.filter(|info| info.type_name == type_name) else {
+            return false;
+        };
+        info.add_offer(qos);
+        true
+    }
+
     /// Gives a topic its definition.
     pub fn define(&mut self, topic: TopicId, definition: &MessageDefinition) {
         if let Some(topic) = self.topics.get_mut(&topic) {
@@ -111,7 +122,7 @@ impl Recoding {
                         type_description_hash: definition.type_description_hash.clone(),
                         ..topic.info.clone()
                     };
-                    writer.add_type(id, info, definition);
+                    writer.add_form(id, info, definition);
                 }
                 None => topic.add_own(id, writer),
                 Some(_) => topic.has_new = true,

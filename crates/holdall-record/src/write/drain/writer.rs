@@ -19,12 +19,14 @@ use holdall_bag::writer::{BagTopic, BagWriter, ClosedBag, PublisherSlot, WriteEr
 use holdall_io::mutex::lock;
 use holdall_model::{
     contract::{CONTRACT_RECORD, ContractRecord},
+    episode::Episode,
     loss::{
         LossStage,
         ledger::{Interval, Ledger},
     },
     marker::Marker,
     message::PayloadRef,
+    qos::QosProfile,
     recoding::live::Recoded,
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
@@ -145,16 +147,22 @@ impl Writer {
         }
     }
 
-    /// A topic whose messages get another form before they are written: the episodes see what was received.
+    /// A topic whose messages get another form before they are written: the judge and the episodes see what was received.
     pub fn add_received(&mut self, topic: TopicId, info: &TopicInfo, definition: &MessageDefinition) {
+        if let Some(tap) = &mut self.tap {
+            tap.add_received(topic, info, definition);
+        }
         if let Some(episodes) = &mut self.episodes {
             episodes.switch.add_topic(topic, info, true);
             episodes.define(topic, definition);
         }
     }
 
-    /// Lets the episodes see a message of such a topic.
+    /// Lets the judge and the episodes see a message of such a topic.
     pub fn see_received(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
+        if let Some(tap) = &mut self.tap {
+            tap.received(entry, payload);
+        }
         if let Some(episodes) = &mut self.episodes {
             episodes.switch.received(entry.topic, entry.log_time, payload);
         }
@@ -188,10 +196,10 @@ impl Writer {
     }
 
     /// The record of the contract at the end, when all messages are in the bag; `None` without a contract.
-    pub fn end_contract(&mut self, now: Duration) -> Option<ContractRecord> {
+    pub fn end_contract(&mut self, episodes: Vec<Episode>, now: Duration) -> Option<ContractRecord> {
         let tap = self.tap.as_mut()?;
         let ledger = lock(&self.ledger).clone();
-        Some(tap.end(&ledger, self.bag.available_bytes(), now))
+        Some(tap.end(&ledger, episodes, self.bag.available_bytes(), now))
     }
 
     /// Checks the clock after messages were taken and before they are written.
@@ -216,7 +224,8 @@ impl Writer {
     }
 
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
-        let judged = self.tap.as_ref().map(|_| (info.clone(), definition.clone()));
+        let is_judged = self.tap.as_ref().is_some_and(|tap| !tap.has_received(topic));
+        let judged = is_judged.then(|| (info.clone(), definition.clone()));
         if let Some(episodes) = &mut self.episodes {
             episodes.switch.add_topic(topic, &info, false);
             episodes.define(topic, &definition);
@@ -235,15 +244,30 @@ impl Writer {
     }
 
     fn judge_topic(&mut self, judged: Option<(TopicInfo, MessageDefinition)>) {
-        if let (Some(tap), Some((info, definition))) = (&mut self.tap, judged) {
-            tap.topic(info, definition);
+        if let Some(tap) = &mut self.tap {
+            tap.topic(judged);
         }
     }
 
     /// Adds a further type of a topic: a separate topic of the bag with the same name.
     pub fn add_type(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
+        let judged = self.tap.is_some().then(|| (info.clone(), definition.clone()));
+        self.add_other(topic, info, definition, judged);
+    }
+
+    /// Adds the type of another form that messages of a topic get.
+    pub fn add_form(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
+        self.add_other(topic, info, definition, None);
+    }
+
+    fn add_other(
+        &mut self,
+        topic: TopicId,
+        info: TopicInfo,
+        definition: MessageDefinition,
+        judged: Option<(TopicInfo, MessageDefinition)>,
+    ) {
         let type_name = info.type_name.clone();
-        let judged = self.tap.as_ref().map(|_| (info.clone(), definition.clone()));
         match self.bag.add_topic(ChannelInfo {
             topic: info,
             definition,
@@ -256,10 +280,31 @@ impl Writer {
         }
     }
 
+    /// A publisher of a topic offers this; with `has_forms` messages of its type have several types in the bag.
+    pub fn add_offer(&mut self, topic: TopicId, type_name: &str, has_forms: bool, qos: QosProfile) {
+        let of_type = self.channels.other(topic, type_name).or(self.channels.own(topic));
+        let places: Vec<BagTopic> = match has_forms {
+            true => self.channels.all(topic).collect(),
+            false => of_type.into_iter().collect(),
+        };
+        for place in places {
+            self.bag.add_offer(place, qos);
+            if let Some(tap) = &mut self.tap {
+                tap.offer(place, qos);
+            }
+        }
+        if let Some(tap) = self.tap.as_mut().filter(|_| has_forms) {
+            tap.offer_received(topic, qos);
+        }
+    }
+
     /// Gives a topic that is in the bag its definition.
     pub fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
         if let Some(episodes) = &mut self.episodes {
             episodes.define(topic, &definition);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.define_received(topic, &definition);
         }
         let Some(own) = self.channels.own(topic) else {
             return;
@@ -451,6 +496,9 @@ impl Writer {
     fn report_split(&mut self) {
         for (closed, opened) in self.bag.take_splits() {
             self.update_status(|status| status.splits += 1);
+            if let Some(tap) = &mut self.tap {
+                tap.file_begun();
+            }
             tracing::info!("now recording into {}", opened.display());
             self.shared.add_finished(FinishedFile { closed, opened });
         }
