@@ -263,8 +263,7 @@ class Bag:
         found = self[topic]
         # A topic may have video and images that were not encoded: each message is read as what it is.
         types = {info["type"] for info in self._about["topics"] if info["name"] == found.name}
-        may_be_video = found.type == _media.COMPRESSED
-        is_video = len(types) > 1 or found.type in _media.VIDEO or (may_be_video and any(map(_media.is_video, found[:1])))
+        is_video = len(types) > 1 or found.type in _media.VIDEO or self._native.is_video(found.name)
         return _media.VideoFrames(found) if is_video else _media.Frames(found, _media.image)
 
     def points(self, topic: str) -> _media.Frames:

@@ -166,6 +166,8 @@ class Frames:
 
 # Pictures between two key frames, at most.
 _GROUP_MAX = 3000
+# Publishers whose pictures are kept.
+_GROUPS_MAX = 4
 
 
 # Messages that are pictures of a video, which depend on others, and those that may be.
@@ -180,13 +182,19 @@ def is_video(message: _native.Message) -> bool:
     return message.type in VIDEO
 
 
+def _gid(message: _native.Message) -> str | None:
+    """What distinguishes the publishers of a topic, where the bag does."""
+    publisher = message.publisher
+    return publisher["gid"] if publisher else None
+
+
 class VideoFrames(Frames):
-    """The pictures of a video as arrays; each is decoded with those from the key frame before it to the next one, which are kept."""
+    """The pictures of a video as arrays; each is decoded with those of its publisher from the key frame before it to the next one, which are kept."""
 
     def __init__(self, topic: Topic, numbers: range | None = None) -> None:
         self.topic = topic
         self._numbers = range(len(topic)) if numbers is None else numbers
-        self._group: dict[int, Pixels] = {}
+        self._groups: dict[str | None, dict[int, Pixels]] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -216,41 +224,46 @@ class VideoFrames(Frames):
         return type(times)("q", [times[number] for number in self._numbers])
 
     def _picture(self, number: int) -> Pixels:
-        if number not in self._group:
-            message = self.topic[number]
-            if not is_video(message):
-                return image(message.msg)
-            self._decode(number)
-        return self._group[number]
-
-    def _unit(self, number: int) -> tuple[bytes, str, bool] | None:
-        """A picture, its format and whether a decoder can begin with it; None for an image between pictures."""
+        for group in self._groups.values():
+            if number in group:
+                return group[number]
         message = self.topic[number]
         if not is_video(message):
+            return image(message.msg)
+        return self._decode(number, _gid(message))
+
+    def _unit(self, number: int, publisher: str | None) -> tuple[bytes, str, bool] | None:
+        """A picture, its format and whether a decoder can begin with it; None for an image between pictures, and for another publisher's."""
+        message = self.topic[number]
+        if not is_video(message) or _gid(message) != publisher:
             return None
         msg = message.msg
         data, form = bytes(msg.data), msg.format if hasattr(msg, "format") else msg.encoding
         return data, form, _native.begins_video(data, form)
 
-    def _decode(self, number: int) -> None:
+    def _decode(self, number: int, publisher: str | None) -> Pixels:
         np = numpy()
-        begin, units = number, {number: self._unit(number)}
+        begin, units = number, {number: self._unit(number, publisher)}
         while not (unit := units[begin]) or not unit[2]:
             begin -= 1
             if begin < 0 or number - begin > _GROUP_MAX:
                 raise ValueError(f"no key frame of {self.topic.name} is before its picture {number}")
-            units[begin] = self._unit(begin)
+            units[begin] = self._unit(begin, publisher)
         for after in range(number + 1, min(begin + _GROUP_MAX, len(self.topic))):
-            unit = self._unit(after)
+            unit = self._unit(after, publisher)
             if unit and unit[2]:
                 break
             units[after] = unit
         group = {place: unit for place, unit in sorted(units.items()) if unit}
         pictures = _native.decode_video([data for data, _, _ in group.values()], group[begin][1])
         decoded = (np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures)
-        self._group = dict(zip(group, decoded))
-        if number not in self._group:
+        self._groups.pop(publisher, None)
+        if len(self._groups) >= _GROUPS_MAX:
+            del self._groups[next(iter(self._groups))]
+        found = self._groups[publisher] = dict(zip(group, decoded))
+        if number not in found:
             raise ValueError(f"picture {number} of {self.topic.name} depends on one that is missing")
+        return found[number]
 
 
 assert sys.byteorder == "little"

@@ -15,7 +15,7 @@ from PIL import Image
 from test_play_control import asking, poll
 from test_small import FFMPEG, START, STEP, cloud, decoded, depth, head, plain, psnr, read, scan, scene
 from test_small import write as write_bag
-from test_video import cdr
+from test_video import HEIGHT, WIDTH, cdr, encode, moving, turned, write_two
 
 IMAGE, FILE, CLOUD = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/PointCloud2"
 COUNT = 60
@@ -143,6 +143,22 @@ def test_foreign_video_with_few_key_frames_and_parameters_at_the_beginning_only_
     # Without the flag it stays what it is.
     played = world.run("play", bag, "--json", "-r", "100")
     assert played.returncode == 0 and json.loads(played.stdout)["published"] == 200
+
+
+def test_two_senders_of_video_on_one_topic_are_played_each_with_its_own_pictures(world, ffmpeg):
+    size = (WIDTH, HEIGHT)
+    streams = [encode("h264", 60, scene=moving), encode("h264", 60, scene=turned)]
+    write_two(world.folder / "small", streams, step=STEP)
+    seen = [decoded(b"".join(stream), "h264", *size)[0] for stream in streams]
+    stamp = [("i", 1), ("s", "camera")]
+    images = [
+        cdr(stamp[0], ("I", number), stamp[1], ("I", HEIGHT), ("I", WIDTH), ("s", "rgb8"), ("B", 0), ("I", 3 * WIDTH), ("b", pictures[number].tobytes()))
+        for number in range(60)
+        for pictures in seen
+    ]
+    for skipped in (0, 25):
+        received, _ = play_to_listener(world, {"/camera": IMAGE}, {"/camera": 2 * (60 - skipped)}, "--start-offset", str(skipped * STEP / 1e9))
+        assert received["/camera"]["md5"] == md5(images[2 * skipped :]), skipped
 
 
 def test_without_ffmpeg_or_video_it_says_so_before_it_begins(tmp_path, world, ffmpeg):

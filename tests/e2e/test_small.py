@@ -183,6 +183,11 @@ def test_images_become_video_that_others_decode(tmp_path, world, ffmpeg, codec):
         pixels = np.frombuffer(message.data, np.uint8).reshape(240, 320, 3)[:, :, ::-1]
         assert psnr(pixels, pictures[number]) > 30
     assert [one[1:3] for one in large["/camera/image"]] == [one[1:3] for one in before["/camera/image"]]
+    # What was JPEG is JPEG again.
+    assert [one[:3] for one in large["/camera/jpeg"]] == [one[:3] for one in before["/camera/jpeg"]]
+    for *_, message in large["/camera/jpeg"]:
+        assert message.format == "rgb8; jpeg compressed bgr8" and len(message.data) < 3 * len(jpeg.getvalue())
+        assert psnr(np.asarray(Image.open(io.BytesIO(message.data))), pictures[0]) > 28
 
 
 def test_lossless_forms_come_back_byte_for_byte(tmp_path, world, ffmpeg):
@@ -248,6 +253,71 @@ def test_what_cannot_be_encoded_stays_and_is_counted(tmp_path, world, ffmpeg):
     assert none.returncode == 2 and 'no topic of images is named "/nothing"' in none.stderr and "/odd" in none.stderr
     wrong = world.run("compress", bag, "-o", world.folder / "none", "--video", "/odd=vp8")
     assert wrong.returncode == 2 and "expected h264, h265, av1, vp9 or lossless" in wrong.stderr
+
+
+@pytest.mark.parametrize("carrier", ["foxglove", "compressed_image"])
+def test_a_topic_whose_first_image_was_kept_is_video_for_all(tmp_path, world, ffmpeg, carrier):
+    def jpeg(picture):
+        file = io.BytesIO()
+        Image.fromarray(picture).save(file, "JPEG", quality=95)
+        return file.getvalue()
+
+    pictures = [scene(n, 65, 49) if n == 0 else scene(n) for n in range(40)]
+    messages = [(n, cdr(*head(n), ("s", "jpeg"), ("b", jpeg(picture)))) for n, picture in enumerate(pictures)]
+    bag = write(tmp_path / "camera.mcap", {"/jpeg": ("sensor_msgs/msg/CompressedImage", messages)})
+    small = world.folder / "small"
+    done = world.run("compress", bag, "-o", small, "--video", "/jpeg=h264,quality=18", "--as", carrier)
+    assert done.returncode == 0 and "1 message kept as before (1: its size of 65 x 49 is odd)" in done.stderr, done.stderr
+    done = world.run("export", small, "-f", "png", "-o", world.folder / "png")
+    assert done.returncode == 0, done.stderr
+    found = {int(path.stem): np.asarray(Image.open(path)) for path in (world.folder / "png").rglob("*.*") if path.is_file()}
+    assert sorted(found) == [START + n * STEP for n in range(40)]
+    assert all(psnr(found[START + n * STEP], picture) > 28 for n, picture in enumerate(pictures))
+    played = world.run("play", small, "--decode-video", "--json", "-r", "20")
+    assert played.returncode == 0 and json.loads(played.stdout)["published"] == 40 and "no video" not in played.stderr, played.stderr
+    done = world.run("decompress", small, "-o", world.folder / "large")
+    assert done.returncode == 0, done.stderr
+    again = read(world.folder / "large")["/jpeg"]
+    assert {one[0] for one in again} == {"sensor_msgs/msg/CompressedImage"} and again[0][3] == messages[0][1]
+    assert all(psnr(np.asarray(Image.open(io.BytesIO(one[4].data))), picture) > 28 for one, picture in zip(again, pictures, strict=True))
+
+
+def test_a_storage_with_one_type_for_each_topic_is_refused(tmp_path, world, ffmpeg):
+    topics = {"/camera": ("sensor_msgs/msg/Image", [(n, plain(n, "rgb8", scene(n))) for n in range(3)])}
+    done = world.run("convert", write(tmp_path / "camera.mcap", topics), "-o", world.folder / "rows", "-s", "sqlite3")
+    assert done.returncode == 0, done.stderr
+    for rule in (["--video", "/camera=h264"], ["--video", "/camera=h264", "--cloud", ".*=lossless"], ["--cloud", ".*=lossless"]):
+        done = world.run("compress", world.folder / "rows", "-o", world.folder / "small", *rule)
+        assert done.returncode == 2 and f"{rule[0]}: messages that cannot be encoded keep their type" in done.stderr, done.stderr
+        assert "one type for each topic; convert the bag with --storage mcap before" in done.stderr and not (world.folder / "small").exists()
+
+
+def test_two_videos_on_one_topic_are_restored_each_by_itself(tmp_path, world, ffmpeg):
+    parts = []
+    for place in range(2):
+        path = tmp_path / f"part{place}.mcap"
+        with open(path, "wb") as out:
+            writer = Writer(out)
+            writer.start("ros2", "test")
+            schema = writer.register_schema("sensor_msgs/msg/Image", "ros2msg", SCHEMAS["sensor_msgs/msg/Image"].encode())
+            channel = writer.register_channel("/camera", "cdr", schema, {"holdall.publisher": f"a{place}a{place}a{place}"})
+            for n in range(60):
+                time = START + n * STEP + place * STEP // 2
+                writer.add_message(channel, time, plain(n, "rgb8", scene(n + 100 * place)), time)
+            writer.finish()
+        done = world.run("compress", path, "-o", world.folder / f"small{place}", "--video", "/camera=h264,quality=18")
+        assert done.returncode == 0, done.stderr
+        parts.append(world.folder / f"small{place}")
+    done = world.run("merge", *parts, "-o", world.folder / "both")
+    assert done.returncode == 0 and "its account counts" not in world.run("audit", world.folder / "both").stderr, done.stderr
+    done = world.run("decompress", world.folder / "both", "-o", world.folder / "large")
+    assert done.returncode == 0 and "kept" not in done.stderr, done.stderr
+    images = read(world.folder / "large")["/camera"]
+    assert len(images) == 120
+    for _, time, _, _, message in images:
+        number, place = divmod(time - START, STEP)
+        picture = scene(number + 100 * bool(place))
+        assert psnr(np.frombuffer(message.data, np.uint8).reshape(240, 320, 3), picture) > 30, (number, place)
 
 
 BROKEN = {

@@ -108,10 +108,29 @@ def write(path, topics):
     return path
 
 
-def served_video(world, topics):
+def turned(number, size):
+    """The same pattern, upside down and moving the other way."""
+    return moving(-number, size)[::-1]
+
+
+def write_two(path, streams, gids=("a1a1a1", "b2b2b2"), kind="foxglove_msgs/msg/CompressedVideo", step=STEP):
+    """Two senders on one topic, the second half a step after the first; without `gids` the bag does not distinguish them."""
+    with open(path, "wb") as out:
+        writer = Writer(out)
+        writer.start("ros2", "test")
+        schema = writer.register_schema(kind, "ros2msg", SCHEMAS[kind].encode())
+        channels = [writer.register_channel("/camera", "cdr", schema, {"holdall.publisher": gid} if gid else {}) for gid in gids]
+        sent = [(START + number * step + place * step // 2, place, number, data) for place, stream in enumerate(streams) for number, data in enumerate(stream)]
+        for time, place, number, data in sorted(sent):
+            writer.add_message(channels[place], time, message(kind, "h264", data, number), time)
+        writer.finish()
+    return path
+
+
+def served_video(world, topics, make=write):
     """A server of a folder with a bag of these."""
     (world.folder / "bags").mkdir()
-    write(world.folder / "bags/video.mcap", topics)
+    make(world.folder / "bags/video.mcap", topics)
     web = world.holdall("web", world.folder / "bags", "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
     address = served(web, "bags: ")
     until(lambda: json.loads(ask(address, "GET", "/api/bags")[1])["bags"], "the bag in the list")
@@ -327,6 +346,64 @@ def test_a_lost_picture_costs_those_that_need_it_and_makes_no_wrong_ones(tmp_pat
             check=True, capture_output=True,
         )  # fmt: skip
         assert not frames.stderr and len(frames.stdout) == len(files) * WIDTH * HEIGHT
+
+
+def images_of(world, bag, name, form="png"):
+    """What the export said and the images by their time."""
+    done = world.run("export", bag, "-f", form, "-o", world.folder / name)
+    return done, {int(path.stem): path.read_bytes() for path in (world.folder / name / "camera").iterdir()}
+
+
+@pytest.mark.parametrize("late", [0, 7])
+def test_two_senders_on_one_topic_have_their_own_pictures(tmp_path, world, ffmpeg, late):
+    """Their key frames come together, or not."""
+    streams = [encode("h264", 60, scene=moving), encode("h264", 60 + late, scene=turned)[late:]]
+    wanted = {}
+    for place, stream in enumerate(streams):
+        alone = write_two(tmp_path / f"alone{place}.mcap", [stream, []] if place == 0 else [[], stream])
+        done, images = images_of(world, alone, f"alone{place}")
+        assert done.returncode == 0 and len(images) == 60 - (20 - late) % 20 * place, done.stderr
+        wanted |= images
+    bag = write_two(tmp_path / "two.mcap", streams)
+    done, images = images_of(world, bag, "two")
+    assert done.returncode == 0 and images == wanted, done.stderr
+    # One that begins anywhere.
+    done = world.run("export", bag, "-f", "png", "-o", world.folder / "part", "--start", "1s")
+    part = {int(path.stem): path.read_bytes() for path in (world.folder / "part/camera").iterdir()}
+    assert done.returncode == 0 and part == {time: image for time, image in wanted.items() if time >= START + 10**9}, done.stderr
+    # A file has one video; the pictures of the other one are counted.
+    copied = world.run("export", bag, "-f", "mp4", "-o", world.folder / "mp4")
+    assert copied.returncode == 1 and "it is of another publisher than the pictures before it" in copied.stderr, copied.stderr
+    alone = world.run("export", tmp_path / "alone0.mcap", "-f", "mp4", "-o", world.folder / "mp4alone")
+    assert alone.returncode == 0, alone.stderr
+    frames = [
+        subprocess.run([FFMPEG, "-v", "error", "-i", world.folder / name / "camera.mp4", "-fps_mode", "passthrough", "-f", "rawvideo", "-"], check=True, capture_output=True).stdout
+        for name in ("mp4", "mp4alone")
+    ]  # fmt: skip
+    assert frames[0] == frames[1] and frames[0]
+
+
+def test_two_senders_that_a_bag_does_not_distinguish_make_no_wrong_pictures(tmp_path, world, ffmpeg):
+    streams = [encode("h264", 60, scene=moving), encode("h264", 60, scene=turned)]
+    wanted = {}
+    for place, stream in enumerate(streams):
+        wanted |= images_of(world, write_two(tmp_path / f"alone{place}.mcap", [stream, []] if place == 0 else [[], stream]), f"alone{place}")[1]
+    done, images = images_of(world, write_two(tmp_path / "two.mcap", streams, gids=("", "")), "two")
+    assert done.returncode == 1 and "this picture depends on one that is missing" in done.stderr, done.stderr
+    assert images == {time: wanted[time] for time in images}
+    assert len(images) == 6, "the key frames of both"
+
+
+def test_a_page_shows_the_picture_of_the_sender_of_a_message(world, ffmpeg):
+    streams = [encode("h264", 60), encode("h264", 60, scene=lambda number, size: flat(number + 11, size))]
+    # Each at a time of its own that `seen` can ask for.
+    web, address = served_video(world, streams, make=lambda path, streams: write_two(path, streams, step=2 * STEP))
+    for number in (0, 1, 19, 20, 47):
+        for place, shift in enumerate((0, 11)):
+            level, of = seen(address, "/camera", 2 * number + place)
+            assert of == 2 * number + place and abs(level - grey(number + shift)) < 2.5, (number, place, level)
+    code, said = web.stop()
+    assert code == 0, said
 
 
 def test_a_video_of_key_frames_does_not_begin_a_process_for_each(tmp_path, world, ffmpeg):

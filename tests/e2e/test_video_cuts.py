@@ -140,6 +140,47 @@ def test_parameters_that_were_sent_once_are_brought_along(tmp_path, world, small
     assert marked(world.folder / "cut") == 6
 
 
+def test_a_video_whose_first_message_is_damaged_is_cut_as_others(tmp_path, world, small):
+    _, units, seen, keys = small()
+    stamp = [("i", 1), ("I", 2), ("s", "lens")]
+    messages = [(n, cdr(*stamp, ("s", "h264"), ("b", b"damage" if n == 0 else unit))) for n, unit in enumerate(units)]
+    bag = write_bag(tmp_path / "torn.mcap", {"/camera": ("sensor_msgs/msg/CompressedImage", messages)})
+    first = keys[1] + 5
+    moment = START + first * STEP
+    done = world.run("filter", bag, "-o", world.folder / "cut", "--start", f"@{moment // 10**9}.{moment % 10**9:09}")
+    assert done.returncode == 0, done.stderr
+    (path,) = (world.folder / "cut").glob("*.mcap")
+    numbers = [data_of(payload, units) for *_, payload in of_file(path)]
+    assert numbers == list(range(keys[1], COUNT)) and np.array_equal(shown(numbers, units), seen[numbers])
+
+
+@pytest.mark.parametrize("how", ["chunks", "messages"])
+def test_a_part_counts_what_it_has_and_an_audit_finds_other_counts(world, small, how):
+    bag, _, _, keys = small()
+    moment = START + (keys[1] + 5) * STEP
+    part = world.folder / "part"
+    more = ["-w", "/other: height > 0"] if how == "messages" else []
+    done = world.run("filter", bag, "-o", part, "--start", f"@{moment // 10**9}.{moment % 10**9:09}", *more)
+    assert done.returncode == 0, done.stderr
+
+    def account(bag):
+        (about,) = [one for one in json.loads(custom_data(bag)["holdall.recoded"]) if one["topic"] == "/camera"]
+        return about["messages"], about["kept"], about.get("measured")
+
+    have = COUNT - keys[1] - 5
+    assert account(bag) == (COUNT, 0, None) and account(part) == (have, 0, COUNT)
+    assert f"/camera: {have} messages of {IMAGE} became" in world.run("info", part).stdout
+    said = f"bytes, reasons and likeness are of {COUNT} messages"
+    assert said in world.run("info", part).stdout and said not in world.run("info", bag).stdout
+    assert "its account counts" not in world.run("audit", part).stderr
+    text = (part / "metadata.yaml").read_text()
+    (part / "metadata.yaml").write_text(re.sub(rf'(messages\\?":\s*){have}\b', rf"\g<1>{have + 3}", text))
+    assert account(part)[0] == have + 3
+    found = world.run("audit", part, "--json")
+    (notice,) = [one for one in json.loads(found.stdout)["notices"] if "its account counts" in one]
+    assert notice == f"/camera: its account counts {have + 3} messages that became foxglove_msgs/msg/CompressedVideo, and the bag has {have}" and notice in found.stderr
+
+
 def listed_keys(bag):
     """The log times of key frames as the bag lists them, in milliseconds."""
     (about,) = [one for one in json.loads(custom_data(bag)["holdall.recoded"]) if one["topic"] == "/camera"]
@@ -224,6 +265,10 @@ def test_pictures_that_depend_on_a_lost_one_are_neither_restored_nor_played(worl
     images = {one[4].header.stamp.sec - 100: one[4] for one in read(tmp_path / "plain")["/camera"] if one[0] == IMAGE}
     assert set(images) == set(range(COUNT)) - dependent
     assert all(psnr(np.frombuffer(image.data, np.uint8).reshape(120, 160, 3), seen[number]) > 45 for number, image in images.items())
+    differ = world.run("diff", tmp_path / "camera.mcap", tmp_path / "lossy", "--decoded", "--tolerance", "psnr=20", "--json")
+    (found,) = [one for one in json.loads(differ.stdout)["decoded"] if one["topic"] == "/camera"]
+    assert differ.returncode == 1 and found["reason"] == "this picture depends on one that is missing", found
+    assert (found["pairs"], found["only_in_first"], found["not_compared"], found["beyond"]) == (COUNT - 1, 1, len(dependent) - 1, 0)
     played = world.run("play", tmp_path / "lossy", "--decode-video", "--json", "-r", "20")
     assert played.returncode == 1 and "this picture depends on one that is missing" in played.stdout + played.stderr, played.stderr
     assert json.loads(played.stdout)["published"] == 2 * COUNT - len(dependent)

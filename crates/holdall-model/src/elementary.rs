@@ -339,6 +339,9 @@ struct SequenceH264 {
     frame_num_bits: usize,
     /// The sender may skip values of `frame_num`.
     allows_gaps: bool,
+    /// Width and height in blocks of 16 pixels; of pictures that may be fields, that of a field.
+    blocks: (u32, u32),
+    may_have_fields: bool,
 }
 
 /// The parameters of an H.264 sequence up to the size of its pictures, and what comes after.
@@ -377,25 +380,28 @@ fn sequence_h264(parameters: &[u8]) -> Option<(Bits, SequenceH264)> {
     }
     bits.number()?;
     let allows_gaps = bits.take(1)? == 1;
+    let blocks = (bits.number()?.checked_add(1)?, bits.number()?.checked_add(1)?);
     let sequence = SequenceH264 {
         chroma,
         has_planes,
         frame_num_bits,
         allows_gaps,
+        blocks,
+        may_have_fields: bits.take(1)? == 0,
     };
     Some((bits, sequence))
 }
 
 fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
-    let (mut bits, SequenceH264 { chroma, .. }) = sequence_h264(parameters)?;
-    let (width, height) = (bits.number()?.checked_add(1)?, bits.number()?.checked_add(1)?);
-    let fields = 2 - bits.take(1)?;
-    if fields == 2 {
+    let (mut bits, sequence) = sequence_h264(parameters)?;
+    let fields = 1 + u32::from(sequence.may_have_fields);
+    if sequence.may_have_fields {
         bits.skip(1);
     }
     bits.skip(1);
+    let (width, height) = sequence.blocks;
     let size = (width.checked_mul(16)?, height.checked_mul(16 * fields)?);
-    let units = match chroma {
+    let units = match sequence.chroma {
         1 => (2, 2 * fields),
         2 => (2, fields),
         _ => (1, fields),
@@ -407,13 +413,31 @@ fn size_h264(parameters: &[u8]) -> Option<(u32, u32)> {
 pub const MISSING: &str = "this picture depends on one that is missing";
 
 /// How many pictures of a stream come before the first gap. Gaps are found in H.264 only, by `frame_num`; the other codecs have no such number that
-/// can be read without decoding.
+/// can be read without decoding. A number that comes twice shows two streams: none of them is known to be that of the key frame, which stays alone.
 pub fn before_missing(codec: Codec, units: &[impl AsRef<[u8]>]) -> usize {
-    let mut chain = Chain::default();
-    let gap = units
-        .iter()
-        .position(|unit| chain.has_gap_before(codec, unit.as_ref()));
-    gap.unwrap_or(units.len())
+    let (mut chain, mut key) = (Chain::default(), 0);
+    for (number, unit) in units.iter().enumerate() {
+        match chain.link(codec, unit.as_ref()) {
+            Link::Key => key = number,
+            Link::Next => {}
+            Link::Gap => return number,
+            Link::Twice => return key + 1,
+        }
+    }
+    units.len()
+}
+
+/// How a picture follows the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Link {
+    /// It is the next one, as far as that is known.
+    Next,
+    /// It needs none before it.
+    Key,
+    /// Others are missing between the two.
+    Gap,
+    /// It has the number of the one before it.
+    Twice,
 }
 
 /// Follows `frame_num` from picture to picture of a stream.
@@ -422,21 +446,26 @@ pub struct Chain {
     sequence: Option<SequenceH264>,
     /// `frame_num` of the last reference picture.
     last: Option<u32>,
+    /// No picture depends on the last one.
+    is_beside: bool,
 }
 
 impl Chain {
     /// Whether reference pictures are missing between the last message and this one; see [`before_missing`] for what is found.
     pub fn has_gap_before(&mut self, codec: Codec, data: &[u8]) -> bool {
+        matches!(self.link(codec, data), Link::Gap | Link::Twice)
+    }
+
+    fn link(&mut self, codec: Codec, data: &[u8]) -> Link {
         if codec != Codec::H264 {
-            return false;
+            return Link::Next;
         }
-        let mut has_gap = false;
-        units(data).for_each(|unit| has_gap |= self.step(unit) == Some(true));
-        has_gap
+        let links = units(data).filter_map(|unit| self.step(unit));
+        links.max().unwrap_or(Link::Next)
     }
 
     /// `None` for units that do not begin a picture, and where nothing is known.
-    fn step(&mut self, unit: &[u8]) -> Option<bool> {
+    fn step(&mut self, unit: &[u8]) -> Option<Link> {
         let head = *unit.first()?;
         let kind = head & 31;
         if kind == 7 {
@@ -456,14 +485,24 @@ impl Chain {
         bits.skip(2 * usize::from(sequence.has_planes));
         let frame_num = bits.take(sequence.frame_num_bits)?;
         let (is_key, is_reference) = (kind == 5, head & 0x60 != 0);
-        let before = self.last.filter(|_| !is_key && !sequence.allows_gaps);
+        let (before, is_beside) = (self.last, self.is_beside);
+        // Both fields of a frame have the same number.
+        let may_repeat = sequence.may_have_fields || is_beside;
+        self.is_beside = !is_reference;
         if is_key || is_reference {
             self.last = Some(frame_num);
         }
-        let before = before?;
-        // Both fields of a frame have the same number.
+        if is_key {
+            return Some(Link::Key);
+        }
+        let before = before.filter(|_| !sequence.allows_gaps)?;
         let next = (before + 1) % (1 << sequence.frame_num_bits);
-        Some(frame_num != next && frame_num != before)
+        Some(match frame_num {
+            _ if frame_num == next => Link::Next,
+            _ if frame_num != before => Link::Gap,
+            _ if may_repeat => Link::Next,
+            _ => Link::Twice,
+        })
     }
 }
 
@@ -658,16 +697,29 @@ mod tests {
     fn a_lost_picture_shows_in_the_frame_num_of_the_next() {
         // A `frame_num` of four bits; `gaps`: the sender may skip values.
         let message = |kind: u8, number: u8| vec![0, 0, 1, kind, 0b1110_0000 | number << 1, 0x80];
-        let key = |gaps: u8| {
-            let parameters = [0, 0, 1, 0x67, 66, 0, 30, 0b1101_1010, gaps << 7 | 0x40, 0x80];
+        let sequence = |gaps: u8, frames: u8| {
+            let parameters = [
+                0,
+                0,
+                1,
+                0x67,
+                66,
+                0,
+                30,
+                0b1101_1010,
+                gaps << 7 | 0x40,
+                0x80 | frames,
+            ];
             [&parameters[..], &message(0x65, 0)].concat()
         };
+        let key = |gaps: u8| sequence(gaps, 0);
         let (reference, other) = (0x41, 0x01);
-        let whole = |gaps: u8, pictures: &[(u8, u8)]| {
+        let of_sequence = |key: Vec<u8>, pictures: &[(u8, u8)]| {
             let pictures = pictures.iter().map(|(kind, number)| message(*kind, *number));
-            let stream: Vec<Vec<u8>> = [key(gaps)].into_iter().chain(pictures).collect();
+            let stream: Vec<Vec<u8>> = [key].into_iter().chain(pictures).collect();
             before_missing(Codec::H264, &stream)
         };
+        let whole = |gaps: u8, pictures: &[(u8, u8)]| of_sequence(key(gaps), pictures);
         let all: Vec<(u8, u8)> = (1..40).map(|number| (reference, number % 16)).collect();
         assert_eq!(whole(0, &all), 40);
         for lost in 0..all.len() - 1 {
@@ -684,6 +736,15 @@ mod tests {
             (reference, 2),
         ];
         assert_eq!(whole(0, &fields), 6);
+        // Without fields a number that comes twice is another stream's: what comes after the key frame may be, too.
+        let frames = |pictures: &[(u8, u8)]| of_sequence(sequence(0, 1), pictures);
+        assert_eq!(frames(&all), 40);
+        assert_eq!(frames(&fields), 1);
+        assert_eq!(frames(&fields[..3]), 4);
+        let two: Vec<(u8, u8)> = (1..5).flat_map(|number| [(reference, number); 2]).collect();
+        assert_eq!(frames(&two), 1);
+        let two = [&[(reference, 1), (reference, 2), (0x65, 0)], &two[..]].concat();
+        assert_eq!(frames(&two), 4);
         assert_eq!(
             whole(0, &[(reference, 1), (0x65, 0), (reference, 1), (other, 3)]),
             4

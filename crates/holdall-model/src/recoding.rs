@@ -124,6 +124,9 @@ pub struct Recoding {
     pub bytes_after: u64,
     /// Number of messages that kept the form that they had.
     pub kept: u64,
+    /// What bytes, reasons and likeness are of, where that is not what `messages` and `kept` count: a bag that has only some of the messages, or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<u64>,
     /// Why: one clause for each reason, with the number of messages.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
@@ -199,12 +202,64 @@ impl Recoding {
 
     /// Corrects a list that was written before the last messages: `count` gives how many of a topic have a type.
     pub fn recount(custom_data: &mut BTreeMap<String, String>, count: impl Fn(&str, &str) -> u64) {
+        Self::recount_by(custom_data, |one| {
+            [&one.into, &one.from].map(|kind| count(&one.topic, kind))
+        });
+    }
+
+    /// Corrects the list of a bag of which only some messages were copied; `count` as for [`Self::recount`].
+    pub fn reduce(custom_data: &mut BTreeMap<String, String>, count: impl Fn(&str, &str) -> u64) {
+        Self::recount_by(custom_data, |one| {
+            [(&one.into, one.messages), (&one.from, one.kept)]
+                .map(|(kind, before)| count(&one.topic, kind).min(before))
+        });
+    }
+
+    fn recount_by(custom_data: &mut BTreeMap<String, String>, count: impl Fn(&Self) -> [u64; 2]) {
         let mut list = Self::list_in(custom_data);
-        for one in list.iter_mut().filter(|one| one.from != one.into) {
-            one.messages = count(&one.topic, &one.into);
-            one.kept = count(&one.topic, &one.from);
+        for places in Self::present(&list).into_values() {
+            // Which messages are whose is known of a single one.
+            let [place] = places[..] else { continue };
+            let one = &mut list[place];
+            let [messages, kept] = count(one);
+            if [messages, kept] != [one.messages, one.kept] {
+                one.measured.get_or_insert(one.messages + one.kept);
+                (one.messages, one.kept) = (messages, kept);
+            }
         }
         custom_data.extend(Self::list_to_custom_data(&list));
+    }
+
+    /// By topic and type: the places of those whose messages have the new form still, and another type by it.
+    fn present(list: &[Self]) -> BTreeMap<(String, String), Vec<usize>> {
+        let mut present = BTreeMap::<_, Vec<usize>>::new();
+        for (place, one) in list.iter().enumerate() {
+            if one.codec == "none" {
+                present.remove(&(one.topic.clone(), one.from.clone()));
+            } else if one.from != one.into {
+                let key = (one.topic.clone(), one.into.clone());
+                present.entry(key).or_default().push(place);
+            }
+        }
+        present
+    }
+
+    /// Where a list counts other messages than a bag has: one sentence each; `count` as for [`Self::recount`].
+    pub fn differences(list: &[Self], count: impl Fn(&str, &str) -> u64) -> Vec<String> {
+        let present = Self::present(list).into_iter();
+        let differing = present.filter_map(|((topic, kind), places)| {
+            let listed: u64 = places.iter().map(|place| list[*place].messages).sum();
+            let found = count(&topic, &kind);
+            (listed != found).then(|| {
+                format!(
+                    "{}: its account counts {} that became {}, and the bag has {found}",
+                    Outside(&topic),
+                    counted(listed, "message"),
+                    one_line(&kind)
+                )
+            })
+        });
+        differing.collect()
     }
 }
 
@@ -298,6 +353,14 @@ impl fmt::Display for Recoding {
         if self.kept > 0 {
             write!(f, "; {}", self.kept_clause())?;
         }
+        if let Some(measured) = self.measured {
+            let count = counted(measured, "message");
+            write!(
+                f,
+                "; {}: bytes, reasons and likeness are of {count}",
+                Outside(&self.topic)
+            )?;
+        }
         if self.left_out > 0 {
             let count = counted(self.left_out, "message");
             write!(f, "; {}: {count} left out", Outside(&self.topic))?;
@@ -359,8 +422,58 @@ mod tests {
             (counted.messages, counted.kept, counted.bytes_before),
             (30, 5, 1000)
         );
+        assert!(
+            counted
+                .to_string()
+                .ends_with("; /camera: bytes, reasons and likeness are of 11 messages")
+        );
         let damaged = BTreeMap::from([(RECODED_CUSTOM_KEY.to_owned(), "[".to_owned())]);
         assert_eq!(Recoding::list_in(&damaged), []);
+    }
+
+    #[test]
+    fn a_part_of_a_bag_counts_what_it_has() {
+        let list_of = |list: &[Recoding]| -> BTreeMap<_, _> {
+            Recoding::list_to_custom_data(list).into_iter().collect()
+        };
+        let one = |messages, codec: &str| {
+            let (from, into) = match codec {
+                "none" => ("Video", "Image"),
+                _ => ("Image", "Video"),
+            };
+            Recoding {
+                topic: "/camera".to_owned(),
+                from: from.to_owned(),
+                into: into.to_owned(),
+                codec: codec.to_owned(),
+                messages,
+                kept: 4,
+                ..Recoding::default()
+            }
+        };
+        let count = |_: &str, kind: &str| if kind == "Video" { 7 } else { 9 };
+        let reduced = |list: &[Recoding]| {
+            let mut custom_data = list_of(list);
+            Recoding::reduce(&mut custom_data, count);
+            let list = Recoding::list_in(&custom_data).into_iter();
+            list.map(|one| (one.messages, one.kept, one.measured))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(reduced(&[one(20, "h264")]), [(7, 4, Some(24))]);
+        assert_eq!(reduced(&[one(7, "h264")]), [(7, 4, None)]);
+        // What another bag has of such messages was not encoded.
+        assert_eq!(reduced(&[one(5, "h264")]), [(5, 4, None)]);
+        // Two have parts of them, and restored ones are history.
+        let both = [one(4, "h264"), one(3, "h264")];
+        assert_eq!(reduced(&both), [(4, 4, None), (3, 4, None)]);
+        let restored = [one(20, "h264"), one(20, "none")];
+        assert_eq!(reduced(&restored), [(20, 4, None), (20, 4, None)]);
+        assert_eq!(Recoding::differences(&both, count), Vec::<String>::new());
+        assert_eq!(Recoding::differences(&restored, count), Vec::<String>::new());
+        assert_eq!(
+            Recoding::differences(&[one(20, "h264")], count),
+            ["/camera: its account counts 20 messages that became Video, and the bag has 7"]
+        );
     }
 
     #[test]

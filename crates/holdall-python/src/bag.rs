@@ -9,12 +9,13 @@ use crate::{
 };
 use bytes::Bytes;
 use holdall::{
-    BagSet, Timestamp,
+    BagSet, MessageFilter, Timestamp,
     decode::{Decoders, MessageChoice, Question},
     definitions::DefinitionFolders,
     export::{Cloud, CloudField},
     reader::{BagSummary, Strip},
     table::{ColumnOptions, Numbers, ParallelTable, Pick, TableOptions, TableReader},
+    tools::Video,
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -114,6 +115,19 @@ impl Bags {
     /// The metadata of the bags as JSON.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         detached(py, || self.description().to_string())
+    }
+
+    /// Whether a topic has pictures of a video.
+    fn is_video(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
+        let found = detached(py, || {
+            for one in self.set.topics().iter().filter(|one| one.name == topic) {
+                if Video::new(&self.set, one, &MessageFilter::default()).is_video()? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })?;
+        found.map_err(|error| read_error(py, &error))
     }
 
     /// Losses by topic and stage as JSON; None without an account.

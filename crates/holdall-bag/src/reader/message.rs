@@ -133,6 +133,14 @@ pub struct PublisherChoice {
 }
 
 impl PublisherChoice {
+    /// One publisher of a topic, by its identifier.
+    pub fn one(topic: &str, gid: &str) -> Self {
+        Self {
+            gids: [gid.to_owned()].into(),
+            topics: [topic.to_owned()].into(),
+        }
+    }
+
     /// Whether the messages of a channel with this publisher are selected.
     pub fn takes(&self, publisher: Option<&PublisherInfo>) -> bool {
         publisher.is_some_and(|publisher| self.gids.contains(&publisher.gid))

@@ -31,7 +31,7 @@ use holdall_io::{
     fs::exists,
     scratch::ScratchDirectory,
 };
-use holdall_storage::{Storage, compression::scratch, readable_storages, storages};
+use holdall_storage::{Storage, compression::scratch, readable_storages, storage_by_id, storages};
 use std::{
     fmt::Display,
     io::{self, IsTerminal},
@@ -246,6 +246,10 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
     let video = args.video.iter().cloned();
     let video: Vec<_> = video.map(|rule| rule.carried_by(args.carrier)).collect();
     let rules = [video.as_slice(), &args.cloud].concat();
+    if !rules.is_empty() {
+        let flag = if video.is_empty() { "--cloud" } else { "--video" };
+        expect_types_kept(&bags, flag)?;
+    }
     let mut recoder = (!rules.is_empty()).then(|| Recoder::encoding(rules));
     if !args.delete_original_after_verify {
         return rewritten(bags, &args.output, &how, recoder.as_mut(), "compressing");
@@ -263,6 +267,20 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
         return Ok(outcome);
     }
     verify_and_delete(bags, args)
+}
+
+/// Refuses to give messages another type where the new bag, which has the storage of the others, has one type for each topic.
+fn expect_types_kept(bags: &[Bag], flag: &str) -> Result<(), Failure> {
+    let mut ids = bags.iter().map(|bag| &bag.metadata().storage_identifier);
+    let storage = ids.next().filter(|first| ids.all(|id| id == *first));
+    let storage = storage.and_then(|id| storage_by_id(id).ok());
+    match storage.filter(|storage| !storage.keeps_types()) {
+        None => Ok(()),
+        Some(storage) => Err(Failure::refused(format!(
+            "{flag}: messages that cannot be encoded keep their type, and {} has one type for each topic; convert the bag with --storage mcap before",
+            storage.title()
+        ))),
+    }
 }
 
 /// Deletes the originals if the new bag has all that they have.

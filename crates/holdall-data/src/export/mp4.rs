@@ -1,10 +1,6 @@
 //! Writes the pictures of H.264 and H.265 in messages as one MP4 for each topic, without decoding them.
 
-use super::{
-    ExistingFiles, ExportError, Finished, Lost, Sink,
-    file::PartialFile,
-    image::ImageFields,
-};
+use super::{ExistingFiles, ExportError, Finished, Lost, Sink, file::PartialFile, image::ImageFields};
 use holdall_bag::reader::BagMessage;
 use holdall_media::{
     elementary::{Chain, Codec, MISSING, Unit},
@@ -13,12 +9,17 @@ use holdall_media::{
 use holdall_model::{carried::may_be_video, dynamic::TypePlan};
 use std::{path::Path, sync::Arc};
 
+/// Another publisher takes the place of one that sent nothing for this long: a file has one video.
+const SILENT_NANOS: i64 = 2_000_000_000;
+
 /// Writes one topic.
 pub(super) struct Mp4Sink {
     plan: Arc<TypePlan>,
     file: PartialFile,
     video: Option<(Codec, Mp4)>,
     chain: Chain,
+    /// Whose video it is, where the bag says so, and the time of its last picture.
+    publisher: (Option<String>, i64),
     /// A picture is missing since the last key frame.
     is_broken: bool,
     left_out: u64,
@@ -39,6 +40,7 @@ impl Mp4Sink {
             file: PartialFile::create(path, existing)?,
             video: None,
             chain: Chain::default(),
+            publisher: (None, 0),
             is_broken: false,
             left_out: 0,
         }))
@@ -67,6 +69,15 @@ impl Sink for Mp4Sink {
             self.left_out += 1;
             return Ok(());
         }
+        let publisher = message.topic.publisher.as_ref();
+        let publisher = publisher.map(|publisher| publisher.gid.clone());
+        let is_silent = unit.is_key && nanos.saturating_sub(self.publisher.1) > SILENT_NANOS;
+        if self.video.is_some() && publisher != self.publisher.0 && !is_silent {
+            return Err(ExportError::message(
+                "it is of another publisher than the pictures before it, a file has those of one",
+            ));
+        }
+        self.publisher = (publisher, nanos);
         let (begun, video) = match &mut self.video {
             Some(video) => video,
             none => {

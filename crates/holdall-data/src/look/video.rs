@@ -7,7 +7,7 @@ use super::{
 use crate::export::ImageFields;
 use holdall_bag::{
     decode::Fields,
-    reader::{BagSet, MessageFilter},
+    reader::{BagMessage, BagSet, MessageFilter},
 };
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_media::{
@@ -15,7 +15,7 @@ use holdall_media::{
     ffmpeg::{FfmpegError, decode_from},
     pixels::Pixels,
 };
-use holdall_model::{dynamic::TypePlan, time::Timestamp};
+use holdall_model::{dynamic::TypePlan, time::Timestamp, topic::TopicInfo};
 use holdall_tools::tools::listed_key;
 use serde_json::json;
 use std::{
@@ -76,13 +76,14 @@ impl Video {
         plan.walk(payload, &mut fields).is_ok() && !matches!(fields.video(plan.type_name()), Ok(None))
     }
 
-    /// The video until a message of a bag; `is_quick`: until the last key frame before it, which is decoded at once. With the place of its last message.
+    /// The video of a publisher until a message of a bag; `is_quick`: until the last key frame before it, which is decoded at once. With the place of
+    /// its last message. `topic`: that of the message, with its publisher.
     ///
     /// # Errors
     /// One clause: another codec, a damaged stream, or none that can be decoded.
     pub fn until(
         bags: &BagSet,
-        topic: &str,
+        topic: &TopicInfo,
         fields: &Fields,
         place: Place,
         is_quick: bool,
@@ -247,7 +248,7 @@ fn one_decoder() -> Result<MutexGuard<'static, ()>, String> {
 /// Looks for the part of a video before a message.
 struct Search<'a> {
     bags: &'a BagSet,
-    topic: &'a str,
+    topic: &'a TopicInfo,
     fields: &'a Fields,
     /// It ends then (monotonic).
     until: Duration,
@@ -258,11 +259,17 @@ struct Search<'a> {
 impl Search<'_> {
     fn filter(&self, from: Option<Timestamp>, until: Option<Timestamp>) -> MessageFilter {
         MessageFilter {
-            topics: Some(Arc::new([self.topic.to_owned()].into())),
+            topics: Some(Arc::new([self.topic.name.clone()].into())),
             from,
             until,
             ..MessageFilter::default()
         }
+    }
+
+    /// Whether a message is from the publisher whose video is wanted.
+    fn is_its(&self, message: &BagMessage) -> bool {
+        let gid = |topic: &TopicInfo| topic.publisher.as_ref().map(|publisher| publisher.gid.clone());
+        gid(&message.topic) == gid(self.topic)
     }
 
     /// The next message; an error when the time for it is over.
@@ -280,7 +287,7 @@ impl Search<'_> {
         let (mut video, mut at) = (self.start.clone(), place);
         let until = place.time.saturating_add(Duration::from_nanos(1));
         let spans = SPANS.map(|span| place.time.as_nanos().saturating_sub(span.as_nanos() as i64));
-        let listed = listed_key(self.bags, self.topic, place.time);
+        let listed = listed_key(self.bags, &self.topic.name, place.time);
         for from in listed.into_iter().chain(spans.map(Timestamp::from_nanos)) {
             let filter = self.filter(Some(from), Some(until));
             video = self.start.clone();
@@ -295,6 +302,9 @@ impl Search<'_> {
                 };
                 if last > place {
                     break;
+                }
+                if !self.is_its(&message) {
+                    continue;
                 }
                 let payload = self.fields.payload(&message.payload);
                 let payload = payload.map_err(|error| error.to_string())?;
@@ -315,6 +325,9 @@ impl Search<'_> {
         for message in self.bags.messages(&self.filter(None, None)).take(FIRST_MAX) {
             self.check_time()?;
             let message = message.map_err(|error| error.to_string())?;
+            if !self.is_its(&message) {
+                continue;
+            }
             let payload = self.fields.payload(&message.payload);
             let payload = payload.map_err(|error| error.to_string())?;
             video.add(self.fields.plan(), &payload, true);

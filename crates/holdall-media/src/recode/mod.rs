@@ -33,7 +33,7 @@ use crate::{
 use bytes::Bytes;
 use holdall_bag::{
     decode::{ChoiceError, listed},
-    reader::{BagMessage, BagSet, MessageFilter},
+    reader::{BagMessage, BagSet, MessageFilter, PublisherChoice},
 };
 use holdall_model::{
     recoding::{Exactness, Recoding, Step},
@@ -42,7 +42,7 @@ use holdall_model::{
 };
 use holdall_tools::tools::{Recode, ToolError};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     sync::{
         Arc,
         mpsc::{self, Receiver},
@@ -55,6 +55,9 @@ const READY_MAX: usize = 32;
 
 /// Images of a topic that are tried to know its depth.
 const TRIED_MAX: usize = 100;
+
+/// Publishers of a topic that are decoded at a time.
+const PUBLISHERS_MAX: usize = 32;
 
 /// The codec of messages that have their first form again.
 const RESTORED: &str = "none";
@@ -116,36 +119,26 @@ trait Coder: Send {
     fn describe(&self, about: &mut Recoding);
 }
 
-/// A topic whose messages get another form.
-struct Stream {
-    from: String,
-    into: &'static str,
+/// A thread that reads messages of a topic and gives them another form.
+struct Source {
     made: Option<Receiver<(Key, Made)>>,
     head: Option<(Key, Made)>,
     coder: Option<JoinHandle<Box<dyn Coder>>>,
-    account: Recoding,
 }
 
-impl Stream {
+impl Source {
+    /// Reads the messages of a filter that have the topic's type, and its publisher if `is_by_publisher`. An error is one clause.
     fn start(
         inputs: &BagSet,
         topic: &TopicInfo,
-        into: &'static str,
+        (mut filter, is_by_publisher): (MessageFilter, bool),
         make: impl FnOnce() -> Box<dyn Coder> + Send + 'static,
-    ) -> Result<Self, ToolError> {
-        Self::start_with(inputs, topic, of_topic(&topic.name), into, make)
-    }
-
-    /// As [`Stream::start`], for the messages of a filter.
-    fn start_with(
-        inputs: &BagSet,
-        topic: &TopicInfo,
-        filter: MessageFilter,
-        into: &'static str,
-        make: impl FnOnce() -> Box<dyn Coder> + Send + 'static,
-    ) -> Result<Self, ToolError> {
+    ) -> Result<Self, String> {
         let (to, made) = mpsc::sync_channel(READY_MAX);
-        let (inputs, type_name) = (inputs.clone(), topic.type_name.clone());
+        let (inputs, topic) = (inputs.clone(), topic.clone());
+        if is_by_publisher {
+            narrow(&mut filter, &topic);
+        }
         let run = move || {
             let mut coder = make();
             // A receiver that has ended needs nothing more.
@@ -154,9 +147,12 @@ impl Stream {
                 to: &mut send,
                 is_over: false,
             };
+            let is_its = |one: &TopicInfo| {
+                one.type_name == topic.type_name && (!is_by_publisher || gid_of(one) == gid_of(&topic))
+            };
             // What cannot be read is reported by the one who copies.
             let messages = inputs.messages(&filter).filter_map(Result::ok);
-            for message in messages.filter(|message| message.topic.type_name == type_name) {
+            for message in messages.filter(|message| is_its(&message.topic)) {
                 coder.take(&message, &mut sent);
                 if sent.is_over {
                     return coder;
@@ -165,25 +161,12 @@ impl Stream {
             coder.end(&mut sent);
             coder
         };
-        let coder = thread::Builder::new()
-            .name("recode".into())
-            .spawn(run)
-            .map_err(|error| ToolError::Unsupported {
-                path: topic.name.as_str().into(),
-                reason: format!("no thread can be started: {error}"),
-            })?;
+        let thread = thread::Builder::new().name("recode".into()).spawn(run);
+        let coder = thread.map_err(|error| format!("no thread can be started: {error}"))?;
         Ok(Self {
-            from: topic.type_name.clone(),
-            into,
             made: Some(made),
             head: None,
             coder: Some(coder),
-            account: Recoding {
-                topic: topic.name.clone(),
-                from: topic.type_name.clone(),
-                into: into.to_owned(),
-                ..Recoding::default()
-            },
         })
     }
 
@@ -204,8 +187,109 @@ impl Stream {
         }
     }
 
+    /// Whether it has messages to read.
+    fn is_running(&self) -> bool {
+        self.coder.as_ref().is_some_and(|coder| !coder.is_finished())
+    }
+
+    /// Ends it; `None` if it panicked.
+    fn finish(mut self) -> Option<Box<dyn Coder>> {
+        self.made = None;
+        self.coder.take()?.join().ok()
+    }
+}
+
+/// Whether one more publisher of a topic can be decoded at a time. An error is one clause.
+fn expect_few<'a>(sources: impl Iterator<Item = &'a Source>) -> Result<(), String> {
+    match sources.filter(|source| source.is_running()).count() {
+        ..PUBLISHERS_MAX => Ok(()),
+        _ => Err(format!(
+            "more than {PUBLISHERS_MAX} publishers send on its topic at a time"
+        )),
+    }
+}
+
+/// Leaves the messages of a topic's publisher, where the bag distinguishes it.
+fn narrow(filter: &mut MessageFilter, topic: &TopicInfo) {
+    if let Some(gid) = gid_of(topic) {
+        filter.publishers = Some(Arc::new(PublisherChoice::one(&topic.name, gid)));
+    }
+}
+
+/// What distinguishes the publishers of a topic; `None` where the bag does not.
+fn gid_of(topic: &TopicInfo) -> Option<&str> {
+    let publisher = topic.publisher.as_ref();
+    publisher.map(|publisher| publisher.gid.as_str())
+}
+
+/// Makes the coder of a topic, or of one of its publishers.
+type MakeCoder = dyn Fn() -> Box<dyn Coder> + Send + Sync;
+
+/// A topic whose messages get another form.
+struct Stream {
+    from: String,
+    into: &'static str,
+    inputs: BagSet,
+    make: Arc<MakeCoder>,
+    /// By publisher, where each one has its own.
+    sources: BTreeMap<Option<String>, Source>,
+    is_by_publisher: bool,
+    account: Recoding,
+}
+
+impl Stream {
+    fn new(
+        inputs: &BagSet,
+        topic: &TopicInfo,
+        into: &'static str,
+        make: impl Fn() -> Box<dyn Coder> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            from: topic.type_name.clone(),
+            into,
+            inputs: inputs.clone(),
+            make: Arc::new(make),
+            sources: BTreeMap::new(),
+            is_by_publisher: false,
+            account: Recoding {
+                topic: topic.name.clone(),
+                from: topic.type_name.clone(),
+                into: into.to_owned(),
+                ..Recoding::default()
+            },
+        }
+    }
+
+    /// The messages of each publisher are decoded alone: pictures of two videos do not depend on each other.
+    fn by_publisher(mut self) -> Self {
+        self.is_by_publisher = true;
+        self
+    }
+
+    /// Reads ahead from now on.
+    fn start(&mut self, topic: &TopicInfo) -> Result<&mut Source, String> {
+        let gid = gid_of(topic).filter(|_| self.is_by_publisher).map(str::to_owned);
+        if !self.sources.contains_key(&gid) {
+            expect_few(self.sources.values())?;
+        }
+        match self.sources.entry(gid) {
+            Entry::Occupied(source) => Ok(source.into_mut()),
+            Entry::Vacant(place) => {
+                let make = Arc::clone(&self.make);
+                let filter = (of_topic(&topic.name), self.is_by_publisher);
+                let source = Source::start(&self.inputs, topic, filter, move || make())?;
+                Ok(place.insert(source))
+            }
+        }
+    }
+
+    fn of(&mut self, message: &BagMessage) -> Made {
+        let source = self.start(&message.topic)?;
+        source.of(Key::of(message))
+    }
+
     fn recode(&mut self, message: &BagMessage) -> Option<Bytes> {
-        match self.of(Key::of(message)) {
+        match self.of(message) {
             Ok(payload) => {
                 self.account.messages += 1;
                 self.account.bytes_before += message.payload.len() as u64;
@@ -221,14 +305,15 @@ impl Stream {
     }
 
     fn finish(mut self) -> Recoding {
-        self.made = None;
-        match self.coder.take().map(JoinHandle::join) {
-            Some(Ok(mut coder)) => {
-                coder.describe(&mut self.account);
-                self.account.steps.extend(coder.take_changes());
+        for source in std::mem::take(&mut self.sources).into_values() {
+            match source.finish() {
+                Some(mut coder) => {
+                    coder.describe(&mut self.account);
+                    self.account.steps.extend(coder.take_changes());
+                }
+                // It panicked: nothing shows that what it made can be restored.
+                None => self.account.exactness = Exactness::Lossy,
             }
-            // It panicked: nothing shows that what it made can be restored.
-            Some(Err(_)) | None => self.account.exactness = Exactness::Lossy,
         }
         self.account
     }
@@ -237,7 +322,10 @@ impl Stream {
 /// Which topics get another form.
 enum Plan {
     Encode(Vec<Rule>),
-    Decode,
+    Decode {
+        /// Images that were files become files.
+        makes_files: bool,
+    },
 }
 
 /// Gives images and point clouds a smaller form, or their first one again.
@@ -259,9 +347,15 @@ impl Recoder {
     pub fn decoding<'a>(custom_data: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> Option<Self> {
         let mut all = custom_data.into_iter().flat_map(encoded);
         all.next().map(|_| Self {
-            plan: Plan::Decode,
+            plan: Plan::Decode { makes_files: true },
             streams: BTreeMap::new(),
         })
+    }
+
+    /// Restores images that were files as plain ones: as files they would lose something once more.
+    fn without_files(mut self) -> Self {
+        self.plan = Plan::Decode { makes_files: false };
+        self
     }
 }
 
@@ -315,25 +409,30 @@ impl Recoder {
             let Some(rule) = rules.iter().find(|rule| rule.takes(topic)) else {
                 continue;
             };
-            let stream = match rule.how().clone() {
-                How::Cloud(options) => Stream::start(inputs, topic, COMPRESSED_CLOUD, move || {
+            let mut stream = match rule.how().clone() {
+                How::Cloud(options) => Stream::new(inputs, topic, COMPRESSED_CLOUD, move || {
                     Box::new(cloud::Encoder::new(options))
                 }),
                 How::Video(options) if options.quality.is_none() && is_deep(inputs, topic) => {
-                    Stream::start(inputs, topic, COMPRESSED_IMAGE, || {
+                    Stream::new(inputs, topic, COMPRESSED_IMAGE, || {
                         Box::new(depth::Encoder::default())
                     })
                 }
-                How::Video(options) => Stream::start(inputs, topic, options.carrier.type_name(), move || {
-                    Box::new(video::Encoder::new(options, &Stop::default()))
+                How::Video(options) => Stream::new(inputs, topic, options.carrier.type_name(), move || {
+                    Box::new(video::Encoder::new(options.clone(), &Stop::default()))
                 }),
             };
-            self.streams.insert(topic.name.clone(), stream?);
+            let started = stream.start(topic).map(|_| ());
+            started.map_err(|reason| ToolError::Unsupported {
+                path: topic.name.as_str().into(),
+                reason,
+            })?;
+            self.streams.insert(topic.name.clone(), stream);
         }
         Ok(())
     }
 
-    fn begin_decoding(&mut self, inputs: &BagSet, topics: &[TopicInfo]) -> Result<(), ToolError> {
+    fn begin_decoding(&mut self, inputs: &BagSet, topics: &[TopicInfo], makes_files: bool) {
         for recoding in inputs
             .bags()
             .iter()
@@ -343,39 +442,40 @@ impl Recoder {
             let Some(topic) = topics.iter().find(is_it) else {
                 continue;
             };
+            let is_video = Codec::named(&recoding.codec).is_some();
+            let is_file = makes_files && recoding.from == COMPRESSED_IMAGE;
             let sizes = recoding.sizes;
-            let stream = match (topic.type_name.as_str(), recoding.image) {
-                (COMPRESSED_CLOUD, _) => Stream::start(inputs, topic, CLOUD, || Box::new(cloud::Decoder)),
-                (COMPRESSED_VIDEO | FFMPEG_PACKET, Some(form)) => {
-                    Stream::start(inputs, topic, IMAGE, move || {
-                        Box::new(decoder::Decoder::new(Some(form)).sized(sizes))
-                    })
+            let mut stream = match (topic.type_name.as_str(), recoding.image) {
+                (COMPRESSED_CLOUD, _) => Stream::new(inputs, topic, CLOUD, || Box::new(cloud::Decoder)),
+                (COMPRESSED_VIDEO | FFMPEG_PACKET | COMPRESSED_IMAGE, Some(form)) if is_video => {
+                    let into = if is_file { COMPRESSED_IMAGE } else { IMAGE };
+                    let decoder = move || -> Box<dyn Coder> {
+                        let decoder = decoder::Decoder::new(Some(form.clone())).sized(sizes.clone());
+                        Box::new(if is_file { decoder.into_files() } else { decoder })
+                    };
+                    Stream::new(inputs, topic, into, decoder).by_publisher()
                 }
-                (COMPRESSED_IMAGE, Some(form)) if Codec::named(&recoding.codec).is_some() => {
-                    Stream::start(inputs, topic, IMAGE, move || {
-                        Box::new(decoder::Decoder::new(Some(form)).sized(sizes))
-                    })
-                }
-                (COMPRESSED_IMAGE, Some(form)) => {
-                    Stream::start(inputs, topic, IMAGE, move || Box::new(depth::Decoder::new(form)))
-                }
+                (COMPRESSED_IMAGE, Some(form)) => Stream::new(inputs, topic, IMAGE, move || {
+                    Box::new(depth::Decoder::new(form.clone()))
+                }),
                 _ => continue,
             };
-            let mut stream = stream?;
             RESTORED.clone_into(&mut stream.account.codec);
             stream.account.exactness = recoding.exactness;
             self.streams.insert(topic.name.clone(), stream);
         }
-        Ok(())
     }
 }
 
 impl Recode for Recoder {
     fn begin(&mut self, inputs: &BagSet) -> Result<(), ToolError> {
         let topics = inputs.topics();
-        match std::mem::replace(&mut self.plan, Plan::Decode) {
+        match std::mem::replace(&mut self.plan, Plan::Encode(Vec::new())) {
             Plan::Encode(rules) => self.begin_encoding(inputs, &topics, &rules),
-            Plan::Decode => self.begin_decoding(inputs, &topics),
+            Plan::Decode { makes_files } => {
+                self.begin_decoding(inputs, &topics, makes_files);
+                Ok(())
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! Video and compressed clouds as images and clouds while a bag is played: each topic is decoded in a thread of its own, from the key frame before.
 
 use super::{
-    Key, Stream, cloud, decoder, depth, encoded,
+    Coder, Key, Source, cloud, decoder, depth, encoded, expect_few, gid_of,
     image::{Frame, restored},
+    narrow,
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition, video_unit},
@@ -54,6 +55,11 @@ impl Become {
         })
     }
 
+    /// Whether pictures depend on those before them.
+    const fn is_video(&self) -> bool {
+        matches!(self, Self::Images(_) | Self::Files)
+    }
+
     const fn type_name(&self) -> &'static str {
         match self {
             Self::Images(_) | Self::Depth(_) => IMAGE,
@@ -94,7 +100,7 @@ impl Playing {
                 types.insert(topic.type_name.clone(), (into, form));
             }
         }
-        let needs_decoder = |(into, _): &(Become, _)| matches!(into, Become::Images(_) | Become::Files);
+        let needs_decoder = |(into, _): &(Become, _)| into.is_video();
         let mut topics = found.iter();
         if let Some((topic, _)) = topics.find(|(_, types)| types.values().any(needs_decoder)) {
             version(&Stop::default())
@@ -131,7 +137,7 @@ impl FirstForms for Playing {
             inputs: self.inputs.clone(),
             topics: Arc::clone(&self.topics),
             filter: filter.clone(),
-            streams: BTreeMap::new(),
+            sources: BTreeMap::new(),
         })
     }
 }
@@ -141,21 +147,20 @@ struct Reading {
     inputs: BagSet,
     topics: Arc<Topics>,
     filter: MessageFilter,
-    /// By topic, and by type.
-    streams: BTreeMap<String, BTreeMap<String, Stream>>,
+    /// By topic, and by type; those of video by publisher, too: pictures of two videos do not depend on each other.
+    sources: BTreeMap<String, BTreeMap<(String, Option<String>), Source>>,
 }
 
 impl Reading {
-    /// A thread that decodes a topic from the key frame before the first message on.
-    fn start(&self, topic: &TopicInfo, into: &Become) -> Result<Stream, String> {
+    /// A thread that decodes a topic, or a publisher's video, from the key frame before the first message on.
+    fn start(&self, topic: &TopicInfo, into: &Become) -> Result<Source, String> {
         let mut filter = of_topic(&self.filter, &topic.name);
-        let type_name = into.type_name();
-        let into = into.clone();
         let mut head = Vec::new();
-        if matches!(into, Become::Images(_) | Become::Files)
+        if into.is_video()
             && let Some(from) = filter.from
         {
-            let begin = Video::new(&self.inputs, topic, &self.filter).begin_of(from);
+            narrow(&mut filter, topic);
+            let begin = Video::new(&self.inputs, topic, &filter).begin_of(from);
             let (begin, parameters) = begin.map_err(|error| error.to_string())?;
             filter.from = Some(begin);
             let unit = parameters
@@ -163,13 +168,16 @@ impl Reading {
                 .and_then(|message| video_unit(&topic.type_name, &message.payload));
             head = unit.map_or(head, |(unit, data)| data[..unit.head_bytes].to_vec());
         }
-        let stream = Stream::start_with(&self.inputs, topic, filter, type_name, move || match into {
-            Become::Images(form) => Box::new(decoder::Decoder::new(form).urgent().after_head(head)),
-            Become::Files => Box::new(decoder::Decoder::new(None).into_files().after_head(head)),
-            Become::Depth(form) => Box::new(depth::Decoder::new(form)),
-            Become::Clouds => Box::new(cloud::Decoder),
-        });
-        stream.map_err(|error| error.to_string())
+        let into = into.clone();
+        let filter = (filter, into.is_video());
+        Source::start(&self.inputs, topic, filter, move || -> Box<dyn Coder> {
+            match into {
+                Become::Images(form) => Box::new(decoder::Decoder::new(form).urgent().after_head(head)),
+                Become::Files => Box::new(decoder::Decoder::new(None).into_files().after_head(head)),
+                Become::Depth(form) => Box::new(depth::Decoder::new(form)),
+                Become::Clouds => Box::new(cloud::Decoder),
+            }
+        })
     }
 }
 
@@ -192,14 +200,19 @@ impl Restoring for Reading {
             }
             _ => {}
         }
-        let streams = self.streams.get_mut(name);
-        if let Some(stream) = streams.and_then(|streams| streams.get_mut(type_name)) {
-            return stream.of(Key::of(message));
+        let gid = gid_of(&message.topic).filter(|_| into.is_video());
+        let key = (type_name.to_owned(), gid.map(str::to_owned));
+        let sources = self.sources.get_mut(name);
+        if let Some(source) = sources.and_then(|sources| sources.get_mut(&key)) {
+            return source.of(Key::of(message));
         }
-        let mut stream = self.start(&message.topic, into)?;
-        let made = stream.of(Key::of(message));
-        let streams = self.streams.entry(name.to_owned()).or_default();
-        streams.insert(type_name.to_owned(), stream);
+        expect_few(self.sources.get(name).into_iter().flat_map(BTreeMap::values))?;
+        let mut source = self.start(&message.topic, into)?;
+        let made = source.of(Key::of(message));
+        self.sources
+            .entry(name.to_owned())
+            .or_default()
+            .insert(key, source);
         made
     }
 }
@@ -207,11 +220,11 @@ impl Restoring for Reading {
 impl Drop for Reading {
     /// Waits for its threads, which end with their next picture: no decoder outlives a seek.
     fn drop(&mut self) {
-        std::mem::take(&mut self.streams)
+        std::mem::take(&mut self.sources)
             .into_values()
             .flat_map(BTreeMap::into_values)
-            .for_each(|stream| {
-                stream.finish();
+            .for_each(|source| {
+                source.finish();
             });
     }
 }

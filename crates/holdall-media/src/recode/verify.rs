@@ -94,7 +94,7 @@ pub fn verify(
         .flat_map(encoded)
         .map(|recoding| (recoding.topic.clone(), recoding))
         .collect();
-    let mut decoder = Recoder::decoding(custom_data);
+    let mut decoder = Recoder::decoding(custom_data).map(Recoder::without_files);
     if let Some(decoder) = &mut decoder {
         decoder.begin(after)?;
     }
@@ -149,9 +149,9 @@ fn compare(
     if before.payload == after.payload && before.topic.type_name == after.topic.type_name {
         return Ok(None);
     }
-    let decoder = decoder.filter(|decoder| decoder.form(&after.topic).is_some());
-    let decoded: Option<Bytes> = decoder.and_then(|decoder| decoder.recode(after));
-    let Some((decoded, form)) = decoded.zip(forms.get(&after.topic.name)) else {
+    let decoded: Option<(String, Bytes)> =
+        decoder.and_then(|decoder| Some((decoder.form(&after.topic)?.type_name, decoder.recode(after)?)));
+    let Some(((type_name, decoded), form)) = decoded.zip(forms.get(&after.topic.name)) else {
         return Err("it differs, and cannot be decoded".to_owned());
     };
     if before.payload == decoded {
@@ -170,7 +170,7 @@ fn compare(
     let again = BagMessage {
         payload: decoded,
         topic: std::sync::Arc::new(holdall_model::topic::TopicInfo {
-            type_name: crate::carried::IMAGE.to_owned(),
+            type_name,
             ..before.topic.as_whole()
         }),
         ..after.clone()

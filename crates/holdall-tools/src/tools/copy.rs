@@ -17,6 +17,7 @@ use holdall_bag::{
 use holdall_io::{fs, output::OutputDisk, sealed::Seal};
 use holdall_model::{
     metadata::BagMetadata,
+    recoding::Recoding,
     repeated::{BagRepeats, FileRepeats, REPEATED_RECORD, repeats_to_custom_data},
     time::Timestamp,
     topic::TopicInfo,
@@ -464,6 +465,18 @@ impl Output<'_> {
             .collect();
         metadata.custom_data.extend(repeats_to_custom_data(&marks));
         metadata.custom_data.extend(damage.custom_data());
+        let topics = &metadata.topics_with_message_count;
+        Recoding::reduce(&mut metadata.custom_data, |topic, kind| {
+            let is_it = |name: &str, type_name: &str| name == topic && type_name == kind;
+            let stored = topics
+                .iter()
+                .filter(|one| is_it(&one.topic_metadata.name, &one.topic_metadata.type_name));
+            let channels = marks.values().flat_map(|mark| &mark.channels);
+            let repeated = channels.filter(|channel| is_it(&channel.topic, &channel.type_name));
+            let repeated: u64 = repeated.map(|channel| channel.messages.len() as u64).sum();
+            let stored: u64 = stored.map(|one| one.message_count).sum();
+            stored.saturating_sub(repeated)
+        });
         let text = metadata.to_yaml();
         let path = self.plan.directory.join("metadata.yaml");
         replace_metadata(&path, &self.written.files, &text)?;

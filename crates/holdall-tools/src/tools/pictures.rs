@@ -3,7 +3,11 @@
 use super::ToolError;
 use holdall_bag::reader::{BagMessage, BagSet, MessageFilter, PublisherChoice, ReadError};
 use holdall_model::{
-    carried::video_unit, elementary::Unit, recoding::Recoding, time::Timestamp, topic::TopicInfo,
+    carried::{Coded, may_be_video, video_unit},
+    elementary::{Codec, Unit},
+    recoding::Recoding,
+    time::Timestamp,
+    topic::TopicInfo,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -90,13 +94,30 @@ impl<'a> Video<'a> {
         })
     }
 
-    /// Whether the first message is a picture of a video.
+    /// Whether the topic has pictures of a video: by what the bags say of it, else by its first message that can be read.
     ///
     /// # Errors
     /// A file that cannot be read.
     pub fn is_video(&self) -> Result<bool, ReadError> {
-        let first = self.messages(None, None).next().transpose()?;
-        Ok(first.is_some_and(|message| unit_of(&message).is_some()))
+        if !may_be_video(&self.topic.type_name) {
+            return Ok(false);
+        }
+        let mut bags = self.set.bags().iter();
+        if bags.any(|bag| is_said(&bag.metadata().custom_data, self.topic)) {
+            return Ok(true);
+        }
+        for message in self.messages(None, None).take(FIRST_MAX) {
+            let message = message?;
+            if unit_of(&message).is_some() {
+                return Ok(true);
+            }
+            // A picture that is damaged says nothing of the others; a file does.
+            let coded = Coded::read(&message.topic.type_name, &message.payload);
+            if coded.is_ok_and(|coded| Codec::named(coded.format).is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(false)
     }
 
     /// Pictures before `time` that the first ones from then on need, of all publishers: their last key frames and what follows them.
@@ -108,7 +129,7 @@ impl<'a> Video<'a> {
         if let Some(next) = self.messages(Some(time), None).next().transpose()?
             && unit_of(&next).is_some_and(|unit| unit.is_key && unit.parameters.is_some())
         {
-            runs.remove(&publisher_of(&next));
+            runs.remove(&publisher_of(&next.topic));
         }
         let mut needed = Vec::new();
         for (publisher, run) in runs {
@@ -125,21 +146,20 @@ impl<'a> Video<'a> {
         Ok(needed)
     }
 
-    /// Where decoding begins for what is from `time` on: the stamp of the last key frame before, and a message with its parameters, if it has none.
+    /// Where decoding begins for what the topic's publisher sent from `time` on: the stamp of its last key frame before, and a message with the
+    /// parameters, if that has none.
     ///
     /// # Errors
     /// A file that cannot be read.
     pub fn begin_of(&self, time: Timestamp) -> Result<(Timestamp, Option<BagMessage>), ReadError> {
-        let runs = self.runs_before(time)?;
-        let firsts = runs
-            .iter()
-            .filter_map(|(publisher, run)| Some((publisher, run, run.pictures.first()?)));
-        match firsts.min_by_key(|(.., first)| first.stamp) {
-            Some((publisher, run, first)) if run.lacks_parameters => {
+        let (runs, publisher) = (self.runs_before(time)?, publisher_of(self.topic));
+        let first = runs.get(&publisher);
+        match first.and_then(|run| Some((run, run.pictures.first()?))) {
+            Some((run, first)) if run.lacks_parameters => {
                 Ok((first.stamp, self.first_parameters(publisher.as_deref())?))
             }
-            Some((.., first)) => Ok((first.stamp, None)),
-            None => Ok((time, self.first_parameters(None)?)),
+            Some((_, first)) => Ok((first.stamp, None)),
+            None => Ok((time, self.first_parameters(publisher.as_deref())?)),
         }
     }
 
@@ -147,7 +167,7 @@ impl<'a> Video<'a> {
     fn first_parameters(&self, publisher: Option<&str>) -> Result<Option<BagMessage>, ReadError> {
         for message in self.messages(None, None).take(FIRST_MAX) {
             let message = message?;
-            let is_its = publisher.is_none() || publisher_of(&message).as_deref() == publisher;
+            let is_its = publisher_of(&message.topic).as_deref() == publisher;
             if is_its && unit_of(&message).is_some_and(|unit| unit.parameters.is_some()) {
                 return Ok(Some(message));
             }
@@ -178,7 +198,7 @@ impl<'a> Video<'a> {
             ) {
                 let message = message?;
                 if let Some(unit) = unit_of(&message) {
-                    runs.entry(publisher_of(&message))
+                    runs.entry(publisher_of(&message.topic))
                         .or_default()
                         .add(&unit, message);
                 }
@@ -205,12 +225,18 @@ pub fn listed_key(set: &BagSet, topic: &str, time: Timestamp) -> Option<Timestam
     keys.filter_map(|recoding| recoding.keys.before(time)).max()
 }
 
-fn publisher_of(message: &BagMessage) -> Option<String> {
-    message
-        .topic
-        .publisher
-        .as_ref()
-        .map(|publisher| publisher.gid.clone())
+/// Whether a bag says that messages of this topic became video, and did not become images again.
+fn is_said(custom_data: &BTreeMap<String, String>, topic: &TopicInfo) -> bool {
+    let mut last = Recoding::list_in(custom_data).into_iter().rev();
+    last.find(|recoding| recoding.topic == topic.name)
+        .is_some_and(|last| {
+            last.into == topic.type_name && last.messages > 0 && Codec::named(&last.codec).is_some()
+        })
+}
+
+fn publisher_of(topic: &TopicInfo) -> Option<String> {
+    let publisher = topic.publisher.as_ref();
+    publisher.map(|publisher| publisher.gid.clone())
 }
 
 /// The topics of video among these.
@@ -225,9 +251,8 @@ pub(super) fn video_topics(
     };
     let mut found = Vec::new();
     for topic in set.topics() {
-        let may_be =
-            holdall_model::carried::may_be_video(&topic.type_name) && topic.serialization_format == "cdr";
-        if may_be && takes(&topic) && Video::new(set, &topic, &filter).is_video()? {
+        let is_cdr = topic.serialization_format == "cdr";
+        if is_cdr && takes(&topic) && Video::new(set, &topic, &filter).is_video()? {
             found.push(topic);
         }
     }

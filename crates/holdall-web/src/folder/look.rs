@@ -201,7 +201,7 @@ impl OpenBag {
         let payload = fields.payload(&message.payload).map_err(refused)?;
         let (place, mut shown) = if Video::is_in(fields.plan(), &payload) {
             let is_quick = request.parameter("quick").is_some();
-            let video = Video::until(&self.bags, &topic.name, &fields, place, is_quick);
+            let video = Video::until(&self.bags, &message.topic, &fields, place, is_quick);
             let (place, video) = video.map_err(refused)?;
             (place, video_picture(&video, request, &options)?)
         } else {

@@ -17,7 +17,7 @@ use holdall_bag::{
     reader::{Bag, BagMessage, BagSet},
     writer::{
         BagOptions, BagTopic, BagWriter, CompressionMode, LatchedMessage, PayloadPacking, PublisherSlot,
-        bag_places,
+        TopicCount, bag_places,
     },
 };
 use holdall_io::wait::Wait;
@@ -92,6 +92,23 @@ struct Packed {
     sequence: u32,
     /// Whether a picture of video is a key frame; `None` for other messages.
     is_key: Option<bool>,
+}
+
+/// The account of what was done to messages, with the counts of what was written.
+fn reduced(
+    recoded: Option<(String, String)>,
+    (topics, relabel): (&HashMap<TopicKey, Option<BagTopic>>, &Relabel),
+    written: &[TopicCount],
+) -> BTreeMap<String, String> {
+    let mut recoded: BTreeMap<String, String> = recoded.into_iter().collect();
+    Recoding::reduce(&mut recoded, |name, kind| {
+        let is_it = |(key, _): &(&TopicKey, _)| key.1 == kind && relabel.name(&key.0) == name;
+        let made = topics.iter().filter(is_it).filter_map(|(_, topic)| *topic);
+        let made: Vec<BagTopic> = made.collect();
+        let counts = written.iter().filter(|count| made.contains(&count.topic));
+        counts.map(|count| count.messages).sum()
+    });
+    recoded
 }
 
 impl<'a> Rewrite<'a> {
@@ -292,8 +309,10 @@ impl<'a> Rewrite<'a> {
         });
         let records = records(&by_topic, &repeated, damaged.as_ref());
         let recoded = self.end_recoding();
-        let closed = self.bag.close(records, None, |_| {
-            damage.custom_data().into_iter().chain(recoded.clone()).collect()
+        let (topics, relabel) = (&self.topics, &self.relabel);
+        let closed = self.bag.close(records, None, |end| {
+            let recoded = reduced(recoded, (topics, relabel), &end.messages);
+            damage.custom_data().into_iter().chain(recoded).collect()
         });
         if let Some(failure) = closed.failure {
             return Err(failure.into());
