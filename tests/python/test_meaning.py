@@ -180,6 +180,26 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     assert len(images) == 49 and same(images[9], 9) and same(images[30], 31)
     with pytest.raises(ValueError, match="picture 10 of /camera depends on one that is missing"):
         images[10]
+    # Two senders on one topic, the second one with the same pictures in another order.
+    with (tmp_path / "two.mcap").open("wb") as out, next((tmp_path / "small").glob("*.mcap")).open("rb") as small:
+        both = McapWriter(out)
+        both.start()
+        found = list(make_reader(small).iter_messages("/camera"))
+        schema = both.register_schema(found[0][0].name, found[0][0].encoding, found[0][0].data)
+        channels = [both.register_channel("/camera", "cdr", schema, {"holdall.publisher": gid}) for gid in ("a1a1a1", "b2b2b2")]
+        late = [message for _, _, message in found if message.log_time >= START + 25 * 40 * MS]
+        first_key = next(place for place, message in enumerate(late) if b"\0\0\1\x67" in message.data)
+        late = late[first_key:]
+        for place, (_, _, message) in enumerate(found):
+            both.add_message(channels[0], message.log_time, message.data, message.log_time)
+            if place < len(late):
+                both.add_message(channels[1], message.log_time + 20 * MS, late[place].data, message.log_time + 20 * MS)
+        both.finish()
+    images = holdall.open(tmp_path / "two.mcap").images("/camera")
+    wanted = [number for place in range(50) for number in (place, 50 - len(late) + place)[: 1 + (place < len(late))]]
+    assert len(images) == len(wanted) > 60
+    assert all(same(image, number) for image, number in zip(images, wanted))
+    assert all(same(images[place], wanted[place]) for place in (31, 0, 30, 5))
 
 
 @pytest.mark.parametrize("carrier", ["foxglove", "ffmpeg_image_transport", "compressed_image"])

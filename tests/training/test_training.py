@@ -47,7 +47,8 @@ def make_bag(path, seconds=4.0, pause_s=None):
                 out.write("/command", "std_msgs/msg/Float64MultiArray", {"data": [float(step), -float(step)]}, time=time + 2 * MS)
             is_paused = pause_s is not None and pause_s[0] <= step / 100 < pause_s[1]
             if step % 4 == 0 and not is_paused:
-                image = {"height": 24, "width": 32, "encoding": "rgb8", "step": 96, "data": pixels(step).tobytes()}
+                stamp = {"sec": (time + 3 * MS) // 10**9, "nanosec": (time + 3 * MS) % 10**9}
+                image = {"header": {"stamp": stamp}, "height": 24, "width": 32, "encoding": "rgb8", "step": 96, "data": pixels(step).tobytes()}
                 out.write("/camera", "sensor_msgs/msg/Image", image, time=time + 3 * MS)
                 depth = (pixels(step)[..., 2].astype("<u2") * 100).tobytes()
                 out.write("/depth", "sensor_msgs/msg/Image", {"height": 24, "width": 32, "encoding": "16UC1", "step": 64, "data": depth}, time=time + 3 * MS)
@@ -236,6 +237,33 @@ def test_images_that_are_video_in_the_bag_are_the_same_as_before(bag, tmp_path):
     empty.mkdir()
     refused = export(tmp_path / "small", MAPPING, tmp_path / "set", code=2, env={**os.environ, "PATH": str(empty)})
     assert "the video on /camera cannot be decoded" in refused and "ffmpeg" in refused and not (tmp_path / "set").exists()
+
+
+def test_pictures_that_depend_on_a_lost_one_are_no_frames(bag, tmp_path):
+    env = with_ffmpeg(tmp_path)
+    subprocess.run([HOLDALL, "compress", bag, "-o", tmp_path / "small", "--video", "/camera=lossless"], env=env, check=True, capture_output=True)
+    # A key frame has the parameters of its sequence.
+    parameters = re.compile(b"\0\0\1[\x07\x27\x47\x67]")
+    keys = [number for number, message in enumerate(holdall.open(tmp_path / "small")["/camera"]) if parameters.search(bytes(message.msg.data))]
+    lost = keys[1] + 4
+    time = START + lost * 40 * MS + 3 * MS
+    question = f"/camera: timestamp.sec != {time // 10**9} || timestamp.nanosec != {time % 10**9}"
+    subprocess.run([HOLDALL, "filter", tmp_path / "small", "-o", tmp_path / "lossy", "-w", question], check=True, capture_output=True)
+    assert len(holdall.open(tmp_path / "lossy")["/camera"]) == 99
+    (tmp_path / "m.yaml").write_text(MAPPING)
+    out = tmp_path / "set"
+    command = [HOLDALL, "export", tmp_path / "lossy", "-f", "lerobot", "--mapping", tmp_path / "m.yaml", "-o", out, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    dependent = range(lost, keys[2])
+    assert done.returncode == 1 and f"{len(dependent) - 1} messages of /camera could not be used" in done.stderr, done.stderr
+    assert "this picture depends on one that is missing" in done.stderr, done.stderr
+    failed = {feature["feature"]: feature["failed"] for feature in json.loads(done.stdout)["features"]}
+    assert failed.pop("observation.images.top") == len(dependent) - 1 and not any(failed.values())
+    _, frames, *_ = read(out)
+    assert len(frames) == 100
+    for number, image in enumerate(frames["observation.images.top"][:]):
+        shown = lost - 1 if number in dependent else number
+        assert np.array_equal(np.array(image), pixels(4 * shown)), number
 
 
 def test_a_video_without_ffmpeg_is_refused_before_anything_is_read(bag, tmp_path):
