@@ -11,7 +11,7 @@ from mcap.reader import make_reader
 from test_play import write_with_pip_mcap
 
 COUNT = 60
-# `HOLDALL_LOCKSTEP_RUNS=100` shows what the documentation says of a hundred runs.
+# `HOLDALL_LOCKSTEP_RUNS=50` shows what the documentation says of a hundred runs.
 RUNS = int(os.environ.get("HOLDALL_LOCKSTEP_RUNS", "2"))
 
 
@@ -109,14 +109,31 @@ def test_answers_count_where_there_are_no_stamps(world, drive, more):
 
 
 def test_acknowledgements_alone_step_all_topics(world, drive):
-    listener = world.listener(
-        {"topic": "/imu", "type": "sensor_msgs/msg/Imu"}, {"topic": "/note", "type": "std_msgs/msg/String"}, expect={"/imu": COUNT, "/note": 3 * COUNT}
-    )
-    listener.wait_for("ready")
+    topics = {"topic": "/imu", "type": "sensor_msgs/msg/Imu"}, {"topic": "/note", "type": "std_msgs/msg/String"}
+    listener = world.listener(*topics, expect={"/imu": COUNT, "/note": 3 * COUNT})
+    # The other one leaves with the last message, and may not acknowledge it.
+    stays = world.listener(*topics)
+    for started in (listener, stays):
+        started.wait_for("ready")
     steps, _, _ = play(world, drive, "--step-by", "ack", *FAST)
     assert (steps["steps"], steps["answered"]) == (4 * COUNT, 4 * COUNT), steps
     received = listener.done()["received"]
     assert (received["/imu"]["count"], received["/note"]["count"]) == (COUNT, 3 * COUNT)
+
+
+def test_a_node_that_acknowledges_nothing_ends_the_playback_with_a_sentence(world, drive):
+    start(world, best_effort=True)
+    steps, report, _ = play(world, drive, "--step-by", "/imu=ack", *FAST, code=1)
+    assert (steps["answered"], steps["missing"]) == (0, 3), steps
+    assert "has none by ack: no reliable subscription is matched" in report["failure"], report
+
+
+def test_a_node_that_leaves_acknowledges_no_more(world, drive):
+    start(world, leave_after=7)
+    # Slowly, so that it is gone before the end.
+    steps, report, _ = play(world, drive, "--step-by", "/imu=ack", "--rate", "0.5", code=1)
+    assert steps["answered"] >= 7 and steps["missing"] == 3, steps
+    assert "has none by ack: no reliable subscription is matched" in report["failure"], report
 
 
 def test_answers_that_were_not_asked_for_are_counted(world, drive):
@@ -124,6 +141,16 @@ def test_answers_that_were_not_asked_for_are_counted(world, drive):
     steps, _, _ = play(world, drive, "--step-by", "/imu=/filtered:1", *FAST)
     answers = steps["answers"]["/filtered"]
     assert steps["steps"] == COUNT and answers["unasked"] > 3, steps
+    assert answers["earlier"] == 0, "they have no stamp"
+
+
+def test_an_answer_with_an_earlier_stamp_is_counted_and_named(world, drive):
+    start(world, stale=9)
+    steps, _, _ = play(world, drive, *STEP, *FAST, "--step-timeout", "0.5", code=3)
+    answers = steps["answers"]["/filtered"]
+    assert (steps["answered"], steps["missing"]) == (COUNT - 1, 1), steps
+    assert (answers["messages"], answers["unasked"], answers["earlier"]) == (COUNT, 1, 1), answers
+    assert steps["first_missing"].endswith("has none by /filtered: what came while it waited has an earlier stamp (1 message)"), steps
 
 
 def test_a_node_that_never_answers_ends_the_playback_with_a_sentence(world, drive):
@@ -164,6 +191,32 @@ def test_each_request_waits_for_its_reply(world):
     assert requests_of(server, len(CALLS)) == CALLS
     refused = world.run("play", bag, "--step-by", "service /twice")
     assert refused.returncode == 2 and "no recorded requests of /twice are sent again" in refused.stderr, refused.stderr
+
+
+def test_a_lost_reply_is_one_missing_answer(world):
+    from test_replay import CALLS, bag_of_calls, node, requests_of
+
+    bag = bag_of_calls(world)
+    server = node(world, serve="/twice", lose=2)
+    server.wait_for("ready")
+    rule = ["--publish-service-requests", "--step-by", "service /twice", "--step-timeout", "1"]
+    steps, report, _ = play(world, bag, *rule, *FAST, code=3)
+    assert (steps["steps"], steps["answered"], steps["missing"]) == (len(CALLS), len(CALLS) - 1, 1), steps
+    assert steps["first_missing"].startswith("message 2 that waits for an answer, of /twice at"), steps
+    assert report["failure"] is None and requests_of(server, len(CALLS)) == CALLS
+
+
+def test_a_server_that_leaves_ends_the_playback_with_a_sentence(world):
+    from test_replay import bag_of_calls, node
+
+    bag = bag_of_calls(world, [[number, ""] for number in range(20)])
+    server = node(world, serve="/twice", leave_after=2)
+    server.wait_for("ready")
+    # Slowly, so that it is gone before the end.
+    rule = ["--publish-service-requests", "--step-by", "service /twice", "--rate", "0.2"]
+    steps, report, _ = play(world, bag, *rule, code=1)
+    assert steps["answered"] >= 2 and steps["missing"] == 3, steps
+    assert "has none by service /twice: it has no server" in report["failure"], report
 
 
 def test_messages_of_one_time_keep_the_order_of_bags_and_files(world):

@@ -42,8 +42,8 @@ def requests_of(server, count):
     return [[told["number"], told["text"]] for told in (server.wait_for("request") for _ in range(count))]
 
 
-def bag_of_calls(world, **more):
-    robot = node(world, serve="/twice", introspection="CONTENTS", calls=CALLS, **more)
+def bag_of_calls(world, calls=CALLS):
+    robot = node(world, serve="/twice", introspection="CONTENTS", calls=calls)
     return recorded(world, robot, "called", "/twice/_service_event")[0]
 
 
@@ -143,6 +143,14 @@ def test_in_lock_step_a_goal_waits_for_the_result_of_the_last_one(world):
     ran, report, _ = replay(*step, "--step-timeout", "0.1")
     assert ran.returncode == 3 and report["steps"]["missing"] > 0, report["steps"]
     assert "get_result/_service_event" in ran.stderr and "has none by action /count" in ran.stderr, ran.stderr
+    # One that never comes does not stand for those after it.
+    server = node(world, action="/count", lose=2)
+    server.wait_for("ready")
+    ran, report = play(world, bag, *step, "--step-timeout", "1")
+    steps = report["steps"]
+    assert ran.returncode == 3 and (steps["answered"], steps["missing"]) == (2 * len(orders) - 1, 1), steps
+    server.interrupt()
+    server.process.wait(30)
     for flags, reason in [
         (["--step-by", "action /count"], "no recorded goals of /count and requests of their results are sent again"),
         (["--send-actions-as-client", "--step-by", "action /other"], "no recorded goals of /other"),

@@ -5,14 +5,16 @@ Usage: replay_node.py PLAN.json    (or `-` for standard input)
 PLAN, each part optional:
   {"serve": NAME, "introspection": "CONTENTS"|"METADATA", "calls": [[NUMBER, TEXT], ...], "silent": bool}
       a server of test_msgs/srv/BasicTypes that reports each {"event": "request", "number": N, "text": TEXT}; after {"event": "ready"} a line on
-      SIGUSR1 makes the node call it itself, then {"event": "called"}; "silent" refuses to answer (it never returns)
+      SIGUSR1 makes the node call it itself, then {"event": "called"}; "silent" refuses to answer (it never returns), "lose": N refuses the Nth
+      request alone, and with "leave_after": N the node ends after N requests
   {"action": NAME, "work_s": S} a server of test_msgs/action/Fibonacci that reports {"event": "goal", "order": N, "id": HEX} and, after that time,
-      {"event": "finished", "id": HEX}
+      {"event": "finished", "id": HEX}; "lose": N does not finish the Nth goal
   {"goal_events": NAME, "orders": [N, ...]} publishes, on SIGUSR1, what the servers of an action with introspection publish (rclpy of Jazzy has none for actions),
       feedback included; then {"event": "published", "ids": [HEX, ...]}
 Ends at SIGINT or SIGTERM.
 """
 
+import itertools
 import json
 import signal
 import sys
@@ -34,15 +36,23 @@ from talker import tell as report  # noqa: E402
 REQUEST_RECEIVED, RESPONSE_SENT = 1, 2
 
 
-def serve(node, plan, stop):
+def serve(node, plan, stop, begin):
+    numbers = itertools.count(1)
+
     def answer(request, response):
+        number = next(numbers)
         report(event="request", number=request.int64_value, text=request.string_value)
-        if plan.get("silent"):
+        if plan.get("silent") or number == plan.get("lose"):
             stop.wait()
+        if number == plan.get("leave_after"):
+            stop.set()
+            begin.set()
         response.int64_value = request.int64_value
         return response
 
-    service = node.create_service(BasicTypes, plan["serve"], answer)
+    # One that does not return must not hold back the others.
+    group = ReentrantCallbackGroup() if "lose" in plan else None
+    service = node.create_service(BasicTypes, plan["serve"], answer, callback_group=group)
     state = getattr(ServiceIntrospectionState, plan.get("introspection", "OFF"))
     service.configure_introspection(node.get_clock(), qos_profile_system_default, state)
     client = node.create_client(BasicTypes, plan["serve"])
@@ -62,11 +72,15 @@ def serve(node, plan, stop):
     return call
 
 
-def act(node, plan):
+def act(node, plan, stop):
+    numbers = itertools.count(1)
+
     def execute(goal):
         identity = bytes(goal.goal_id.uuid).hex()
         report(event="goal", order=goal.request.order, id=identity)
         time.sleep(plan.get("work_s", 0))
+        if next(numbers) == plan.get("lose"):
+            stop.wait()
         goal.succeed()
         report(event="finished", id=identity)
         return Fibonacci.Result(sequence=list(range(goal.request.order)))
@@ -112,8 +126,8 @@ def main():
         signal.signal(number, lambda *_: (stop.set(), begin.set()))
     signal.signal(signal.SIGUSR1, lambda *_: begin.set())
     node = rclpy.create_node("replay_node", enable_rosout=False)
-    work = [serve(node, plan, stop)] if "serve" in plan else []
-    action = act(node, plan) if "action" in plan else None
+    work = [serve(node, plan, stop, begin)] if "serve" in plan else []
+    action = act(node, plan, stop) if "action" in plan else None
     work += [goal_events(node, plan)] if "goal_events" in plan else []
     executor = rclpy.executors.MultiThreadedExecutor(num_threads=4)
     executor.add_node(node)
@@ -130,6 +144,7 @@ def main():
     executor.shutdown()
     if action:
         action.destroy()
+    node.destroy_node()
     rclpy.try_shutdown()
     spinner.join()
 

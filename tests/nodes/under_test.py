@@ -12,6 +12,8 @@ PLAN: {"input": TOPIC, "output": TOPIC}, and each optional:
   "crash_after": N        the process ends without a word after N messages
   "leave_after": N        the node is taken down after N messages
   "skip": N               it does not answer the Nth message
+  "stale": N              its answer to the Nth message has a stamp long before it
+  "best_effort": true     subscribes without acknowledgements
   "depth": N              it keeps N messages that wait (default 50)
   "latched": true         hears publishers alone whose durability is transient local
   "mute_after": N         it hears, and answers no more, after N messages
@@ -27,8 +29,9 @@ import sys
 import time
 
 import rclpy
+from builtin_interfaces.msg import Time
 from rclpy.parameter import Parameter
-from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu
 from std_msgs.msg import String
 
@@ -42,8 +45,9 @@ class UnderTest:
         overrides = [Parameter("use_sim_time", value=bool(plan.get("sim_time")))]
         self.node = rclpy.create_node("under_test", enable_rosout=False, parameter_overrides=overrides)
         self.publisher = self.node.create_publisher(String if plan.get("text") else Imu, plan["output"], QoSProfile(depth=50))
+        reliability = ReliabilityPolicy.BEST_EFFORT if plan.get("best_effort") else ReliabilityPolicy.RELIABLE
         durability = DurabilityPolicy.TRANSIENT_LOCAL if plan.get("latched") else DurabilityPolicy.VOLATILE
-        qos = QoSProfile(depth=plan.get("depth", 50), durability=durability)
+        qos = QoSProfile(depth=plan.get("depth", 50), reliability=reliability, durability=durability)
         self.node.create_subscription(Imu, plan["input"], self.hear, qos)
         self.heard, self.mean = 0, 0.0
         self.times = []
@@ -62,6 +66,9 @@ class UnderTest:
         if self.heard > plan.get("mute_after", sys.maxsize) or self.heard == plan.get("skip"):
             return
         answer = Imu(header=message.header)
+        if self.heard == plan.get("stale"):
+            # An answer without a stamp would answer.
+            answer.header.stamp = Time(nanosec=1)
         answer.angular_velocity.z = self.mean
         answer.orientation.x = float(self.heard)
         if plan.get("sim_time"):

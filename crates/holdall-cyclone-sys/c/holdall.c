@@ -115,7 +115,7 @@ void holdall_expect_next (struct ddsi_domaingv *gv, const uint8_t writer[16], ui
   end (self);
 }
 
-bool holdall_acknowledged (struct ddsi_domaingv *gv, const uint8_t writer[16], uint64_t *sequence)
+bool holdall_acknowledged (struct ddsi_domaingv *gv, const uint8_t writer[16], uint64_t *sequence, size_t *readers)
 {
   const ddsi_guid_t guid = guid_of (writer);
   struct ddsi_thread_state *const self = begin (gv);
@@ -124,6 +124,7 @@ bool holdall_acknowledged (struct ddsi_domaingv *gv, const uint8_t writer[16], u
   {
     ddsrt_mutex_lock (&wr->e.lock);
     *sequence = ddsi_writer_max_drop_seq (wr);
+    *readers = wr->num_reliable_readers;
     ddsrt_mutex_unlock (&wr->e.lock);
   }
   end (self);

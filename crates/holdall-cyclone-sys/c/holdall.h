@@ -37,9 +37,9 @@ uint64_t holdall_announced_sequence (struct ddsi_domaingv *gv, const uint8_t wri
    deliveries were not misled only forgets the highest number. */
 void holdall_expect_next (struct ddsi_domaingv *gv, const uint8_t writer[16], uint64_t next, uint64_t misled_from);
 
-/* The last sequence number that all matched reliable readers of one of our writers have acknowledged; the last one written without such a
-   reader. False when the writer is gone. */
-bool holdall_acknowledged (struct ddsi_domaingv *gv, const uint8_t writer[16], uint64_t *sequence);
+/* The last sequence number that all matched reliable readers of one of our writers have acknowledged (without such a reader the last one
+   written), and the number of these readers, those of our own process left out. False when the writer is gone. */
+bool holdall_acknowledged (struct ddsi_domaingv *gv, const uint8_t writer[16], uint64_t *sequence, size_t *readers);
 
 /* Makes the next message of one of our writers request an acknowledgement from its reliable readers.
 

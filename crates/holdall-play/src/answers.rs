@@ -1,6 +1,6 @@
 //! The topics whose messages answer those that are played: found in the graph, subscribed to, and collected.
 
-use super::{steps::hex, wake::Wake};
+use super::{step_ledger::Fit, steps::hex, wake::Wake};
 use holdall_bag::decode::{Decoders, HeaderStamp};
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -58,6 +58,7 @@ struct AnswerTopic {
     stamp: Option<HeaderStamp>,
     messages: u64,
     unasked: u64,
+    earlier: u64,
     hash: Sha256,
 }
 
@@ -66,8 +67,10 @@ struct AnswerTopic {
 pub struct AnswerReport {
     /// How many came.
     pub messages: u64,
-    /// Those that came while no message waited for one.
+    /// Those that answered no message.
     pub unasked: u64,
+    /// Those among them with a stamp before that of each message that waited; the others came while none waited.
+    pub earlier: u64,
     /// SHA-256 of all of them in their order, each with its length before it.
     pub sha256: String,
 }
@@ -90,6 +93,7 @@ impl Answers {
             stamp: None,
             messages: 0,
             unasked: 0,
+            earlier: 0,
             hash: Sha256::new(),
         };
         Self {
@@ -173,8 +177,8 @@ impl Answers {
         self.topics[topic].stamp.as_ref()
     }
 
-    /// Takes the messages that have come: the topic's number, and the message's stamp if it has one; `is_asked` says whether one waits for it.
-    pub fn take(&mut self, mut is_asked: impl FnMut(usize, Option<i64>) -> bool) {
+    /// Takes the messages that have come: the topic's number, and the message's stamp if it has one; `answer` returns what it is to those that wait.
+    pub fn take(&mut self, mut answer: impl FnMut(usize, Option<i64>) -> Fit) {
         for subscription in self
             .topics
             .iter_mut()
@@ -193,7 +197,9 @@ impl Answers {
             topic.hash.update((payload.len() as u64).to_le_bytes());
             topic.hash.update(&payload);
             let stamp = topic.stamp.as_ref().and_then(|stamp| stamp.read(&payload).ok());
-            topic.unasked += u64::from(!is_asked(index, stamp.map(|stamp| stamp.as_nanos())));
+            let fit = answer(index, stamp.map(|stamp| stamp.as_nanos()));
+            topic.unasked += u64::from(fit != Fit::Asked);
+            topic.earlier += u64::from(fit == Fit::Earlier);
         }
     }
 
@@ -228,6 +234,7 @@ impl Answers {
         let report = |topic: &AnswerTopic| AnswerReport {
             messages: topic.messages,
             unasked: topic.unasked,
+            earlier: topic.earlier,
             sha256: hex(&topic.hash),
         };
         let topics = self.topics.iter();

@@ -151,6 +151,8 @@ mod tests {
         fn delivery(&self) -> Option<Delivery> {
             Some(Delivery {
                 acknowledged: self.0.get(),
+                subscriptions: 1,
+                reliable_subscriptions: 1,
                 kept_max: 2048,
             })
         }

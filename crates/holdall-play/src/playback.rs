@@ -423,16 +423,18 @@ impl<S: Source> Playback<S> {
         }
         let publications = &mut self.parts.publications;
         let sending = publications.publish(message.publication, &message.payload, message.stamp);
-        if sending == Sending::Nothing {
-            return;
+        let what = (message.publication, message.stamp);
+        let steps = &mut self.parts.steps;
+        match sending {
+            Sending::Nothing => return,
+            Sending::Unserved => {
+                steps.unserved(what, now);
+                return;
+            }
+            Sending::Refused => {}
+            Sending::Sent => steps.published(what, &message.payload, now, publications),
         }
         let published = sending == Sending::Sent;
-        if published {
-            let what = (message.publication, message.stamp);
-            self.parts
-                .steps
-                .published(what, &message.payload, now, publications);
-        }
         let spacing = planned.and_then(|planned| publications.measure(message.publication, planned));
         let mut progress = self.lock_progress();
         progress.published += u64::from(published);

@@ -21,7 +21,8 @@ use holdall_model::{
     topic::TopicInfo,
 };
 use holdall_transport::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    Delivery, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
+    TransportError,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -36,6 +37,7 @@ use std::{
 mod gaps;
 mod pacing;
 mod steering;
+mod steps;
 
 const START: i64 = 1_700_000_000_000_000_000;
 
@@ -56,6 +58,7 @@ struct Notebook {
     published: Arc<Mutex<Vec<Note>>>,
     requests: Arc<Mutex<Vec<PublishRequest>>>,
     matched: Arc<AtomicUsize>,
+    delivery: Arc<Mutex<Option<Delivery>>>,
 }
 
 impl Notebook {
@@ -88,6 +91,10 @@ impl Publisher for NotingPublisher {
 
     fn matched_subscriptions(&self) -> usize {
         self.notebook.matched.load(Ordering::SeqCst)
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        *self.notebook.delivery.lock().unwrap()
     }
 
     fn wait_for_acked(&mut self, _timeout: Duration) -> bool {
@@ -200,7 +207,10 @@ struct Stage {
 impl Stage {
     /// Plays messages of `/a` (0) and `/b` (1), stamped in milliseconds after the start.
     fn new(messages: &[(i64, usize)], options: PlayOptions) -> Self {
-        let notebook = Notebook::default();
+        Self::over(Notebook::default(), messages, options)
+    }
+
+    fn over(notebook: Notebook, messages: &[(i64, usize)], options: PlayOptions) -> Self {
         let mut transports = notebook.as_transports();
         let topic = |name: &str| TopicInfo {
             name: name.to_owned(),

@@ -15,7 +15,7 @@ use holdall_model::{
     time::Timestamp,
     topic::TopicInfo,
 };
-use holdall_transport::{PublishRequest, Publisher, Transport};
+use holdall_transport::{Delivery, PublishRequest, Publisher, Transport};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The most messages that are published first as a latched topic's state, where the bag does not distinguish publishers.
@@ -52,6 +52,8 @@ pub(super) enum Sending {
     Refused,
     /// It was an event of a service and no request to send.
     Nothing,
+    /// It was a request to a service without a server.
+    Unserved,
 }
 
 impl Publication {
@@ -234,11 +236,7 @@ impl Publications {
     pub fn publish(&mut self, index: usize, payload: &[u8], stamp: Timestamp) -> Sending {
         let publication = &mut self.0[index];
         if let Some(requests) = &publication.requests {
-            return if requests.replay(payload) {
-                Sending::Sent
-            } else {
-                Sending::Nothing
-            };
+            return requests.replay(payload);
         }
         let is_sent = publication.send(payload, stamp);
         publication.report.published += u64::from(is_sent);
@@ -263,12 +261,9 @@ impl Publications {
         &self.0[index].report.published_as
     }
 
-    /// How many of a publication's messages all reliable subscriptions have acknowledged; `None` if that is not known.
-    pub(crate) fn acknowledged(&self, index: usize) -> Option<u64> {
-        self.0[index]
-            .publisher
-            .delivery()
-            .map(|delivery| delivery.acknowledged)
+    /// How far a publication's messages have come; `None` if that is not known.
+    pub(crate) fn delivery(&self, index: usize) -> Option<Delivery> {
+        self.0[index].publisher.delivery()
     }
 
     /// How many messages a publication has published.
@@ -278,29 +273,13 @@ impl Publications {
 
     /// Whether a publication sends the requests of this service.
     pub(crate) fn calls(&self, index: usize, service: &str) -> bool {
-        let requests = self.0[index].requests.as_ref();
-        requests.is_some_and(|requests| requests.service() == service)
+        self.requests_of(index)
+            .is_some_and(|requests| requests.service() == service)
     }
 
-    /// How the requests of a service were answered so far.
-    pub(crate) fn calls_of(&self, service: &str) -> ServiceCalls {
-        let mut requests = self.requests();
-        let found = requests.find(|requests| requests.service() == service);
-        found.map(|requests| requests.calls()).unwrap_or_default()
-    }
-
-    /// How many requests a publication has sent.
-    pub(crate) fn requests_of(&self, index: usize) -> u64 {
-        self.0[index]
-            .requests
-            .as_ref()
-            .map_or(0, |requests| requests.calls().sent)
-    }
-
-    /// How many of them have a reply, or were refused.
-    pub(crate) fn replies_to(&self, index: usize) -> u64 {
-        let calls = self.0[index].requests.as_ref().map(|requests| requests.calls());
-        calls.map_or(0, |calls| calls.answered + calls.refused)
+    /// The requests that a publication sends.
+    pub(crate) fn requests_of(&self, index: usize) -> Option<&Requests> {
+        self.0[index].requests.as_deref()
     }
 
     /// Counts answers that have arrived.

@@ -1,6 +1,8 @@
 //! Recorded requests of services and actions, sent again as new ones: taken out of introspection events, answers counted.
 
-use super::{error::PlayError, topic_choice::TopicChoice, wake::Wake};
+use super::{
+    error::PlayError, publications::Sending, step_ledger::Arrival, topic_choice::TopicChoice, wake::Wake,
+};
 use holdall_bag::{
     decode::{Decoder, Decoders},
     reader::BagSet,
@@ -31,6 +33,9 @@ const LATE_MIN: Duration = Duration::from_secs(1);
 
 /// Time between two polls for the last answers.
 const ANSWER_POLL: Duration = Duration::from_millis(5);
+
+/// What a request lacks whose service has no server.
+pub(super) const NO_SERVER: &str = "it has no server";
 
 /// Requests of one service that wait for an answer; the oldest is given up for another one.
 const WAITING_MAX: usize = 10_000;
@@ -201,6 +206,7 @@ impl<'a> Replay<'a> {
             calling: Mutex::new(Calling {
                 client,
                 waiting: BTreeMap::new(),
+                last: 0,
                 calls: ServiceCalls::default(),
                 replies: Vec::new(),
             }),
@@ -213,6 +219,8 @@ struct Calling {
     client: Box<dyn ServiceClient>,
     /// When each request was sent, by its number.
     waiting: BTreeMap<u64, Duration>,
+    /// The number of the last one.
+    last: u64,
     calls: ServiceCalls,
     replies: Vec<ServiceReply>,
 }
@@ -273,15 +281,15 @@ impl Requests {
         Ok(Event::Request(payload))
     }
 
-    /// Sends the request of an event, if it is one; true if a request was sent.
-    pub fn replay(&self, event: &[u8]) -> bool {
+    /// Sends the request of an event, if it is one.
+    pub fn replay(&self, event: &[u8]) -> Sending {
         let request = self.request_in(event);
         let mut calling = lock(&self.calling);
         calling.collect(&self.service, self.clock.monotonic());
         let calls = &mut calling.calls;
         let payload = match request {
             Ok(Event::Request(payload)) => payload,
-            Ok(Event::Other) => return false,
+            Ok(Event::Other) => return Sending::Nothing,
             Ok(Event::WithoutContent) => {
                 if calls.without_content == 0 {
                     tracing::warn!(
@@ -290,17 +298,17 @@ impl Requests {
                     );
                 }
                 calls.without_content += 1;
-                return false;
+                return Sending::Nothing;
             }
             Err(reason) => {
                 calls.refuse(&self.service, reason);
                 calls.sent += 1;
-                return false;
+                return Sending::Nothing;
             }
         };
         if !calling.client.is_ready() {
             calling.calls.without_server += 1;
-            return false;
+            return Sending::Unserved;
         }
         calling.calls.sent += 1;
         match calling.client.send(&payload) {
@@ -309,11 +317,12 @@ impl Requests {
                     calling.waiting.pop_first();
                 }
                 calling.waiting.insert(number, self.clock.monotonic());
-                true
+                calling.last = number;
+                Sending::Sent
             }
             Err(error) => {
                 calling.calls.refuse(&self.service, error.to_string());
-                false
+                Sending::Nothing
             }
         }
     }
@@ -323,6 +332,23 @@ impl Requests {
         let mut calling = lock(&self.calling);
         calling.collect(&self.service, self.clock.monotonic());
         !calling.waiting.is_empty()
+    }
+
+    /// The number of the last request.
+    pub fn last(&self) -> u64 {
+        lock(&self.calling).last
+    }
+
+    /// Whether the reply to the request with this number, or its refusal, has come.
+    pub fn arrival(&self, number: u64) -> Arrival {
+        let mut calling = lock(&self.calling);
+        if !calling.waiting.contains_key(&number) {
+            Arrival::Here
+        } else if calling.client.is_ready() {
+            Arrival::Pending
+        } else {
+            Arrival::Never(NO_SERVER)
+        }
     }
 
     /// Whether a server exists.

@@ -1,6 +1,6 @@
 //! Which published messages still wait for which answers: a state machine that is given the time.
 
-use holdall_model::time::Timestamp;
+use holdall_model::{time::Timestamp, units::counted};
 use std::{collections::VecDeque, time::Duration};
 
 /// After this many answers in a row that did not come, or as many as may be in flight, the playback ends.
@@ -10,11 +10,43 @@ const MISSING_MAX: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// A message with this stamp or a later one.
-    Stamp(i64),
+    Stamp {
+        from: i64,
+        /// Messages that answered nothing while this waited, because their stamps are earlier.
+        earlier: u64,
+    },
     /// This many messages.
     Count(u32),
-    /// That a counter of the rule has come this far.
-    Reach(u64),
+    /// The answer with this number: a reply to a request, or the acknowledgement of this number of messages.
+    Number(u64),
+    /// What cannot come any more, and why not.
+    Never(&'static str),
+}
+
+impl Need {
+    pub const fn stamp(from: i64) -> Self {
+        Self::Stamp { from, earlier: 0 }
+    }
+}
+
+/// Whether the answer with a number has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    Here,
+    Pending,
+    /// It cannot come any more, and why not.
+    Never(&'static str),
+}
+
+/// What a message that has come is to those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    /// None waits for a message of its topic.
+    Unasked,
+    /// Its stamp is earlier than what they need.
+    Earlier,
+    /// It answers.
+    Asked,
 }
 
 /// A published message that is not answered yet.
@@ -40,6 +72,21 @@ pub(super) struct Missing {
     pub stamp: Timestamp,
     /// The first rule that it lacks.
     pub rule: usize,
+    pub need: Need,
+}
+
+impl Missing {
+    /// Why, one clause; `None` if nothing came.
+    pub fn reason(&self) -> Option<String> {
+        match self.need {
+            Need::Never(reason) => Some(reason.to_owned()),
+            Need::Stamp { earlier, .. } if earlier > 0 => Some(format!(
+                "what came while it waited has an earlier stamp ({})",
+                counted(earlier, "message")
+            )),
+            Need::Stamp { .. } | Need::Count(_) | Need::Number(_) => None,
+        }
+    }
 }
 
 /// All steps of a playback.
@@ -85,40 +132,55 @@ impl StepLedger {
         });
     }
 
-    /// A message has come that answers by `rule`; false if none waits for it.
-    pub fn answer(&mut self, rule: usize, stamp: Option<i64>) -> bool {
-        let mut is_asked = false;
+    /// A message has come on the topic of `rule`.
+    pub fn answer(&mut self, rule: usize, stamp: Option<i64>) -> Fit {
+        let mut fit = Fit::Unasked;
         for step in &mut self.waiting {
             let Some(place) = step.needs.iter().position(|(of, _)| *of == rule) else {
                 continue;
             };
             match (&mut step.needs[place].1, stamp) {
-                (Need::Stamp(wanted), Some(stamp)) if *wanted <= stamp => {
+                (Need::Stamp { from, .. }, Some(stamp)) if *from <= stamp => {
                     step.needs.swap_remove(place);
-                    is_asked = true;
+                    fit = Fit::Asked;
                 }
-                (Need::Stamp(_), Some(_)) | (Need::Reach(_), _) => {}
+                (Need::Stamp { .. }, Some(_)) => fit = fit.max(Fit::Earlier),
+                (Need::Number(_) | Need::Never(_), _) => {}
                 (Need::Count(left), _) if *left > 1 => {
                     *left -= 1;
-                    return true;
+                    return Fit::Asked;
                 }
                 // One message counts for one step; one without a stamp too.
-                (Need::Count(_) | Need::Stamp(_), _) => {
+                (Need::Count(_) | Need::Stamp { .. }, _) => {
                     step.needs.swap_remove(place);
-                    return true;
+                    return Fit::Asked;
                 }
             }
         }
-        is_asked
+        if fit == Fit::Earlier {
+            for (of, need) in self.waiting.iter_mut().flat_map(|step| &mut step.needs) {
+                if *of == rule
+                    && let Need::Stamp { earlier, .. } = need
+                {
+                    *earlier += 1;
+                }
+            }
+        }
+        fit
     }
 
-    /// The counters of rules that answers do not come for as messages.
-    pub fn reach(&mut self, counter: impl Fn(usize, usize) -> u64) {
+    /// Takes the answers that have numbers; `arrival` is given the rule, the publication and the number.
+    pub fn collect(&mut self, arrival: impl Fn(usize, usize, u64) -> Arrival) {
         for step in &mut self.waiting {
             let publication = step.publication;
-            step.needs.retain(
-                |(rule, need)| !matches!(need, Need::Reach(wanted) if counter(*rule, publication) >= *wanted),
-            );
+            step.needs.retain_mut(|(rule, need)| {
+                let Need::Number(number) = *need else { return true };
+                let found = arrival(*rule, publication, number);
+                if let Arrival::Never(reason) = found {
+                    *need = Need::Never(reason);
+                }
+                found != Arrival::Here
+            });
         }
     }
 
@@ -140,8 +202,16 @@ impl StepLedger {
 
     /// Takes the next message whose answer does not come any more.
     pub fn take_missing(&mut self, now: Duration) -> Option<Missing> {
-        let overdue = |step: &Step| now.saturating_sub(step.sent) >= self.timeout;
-        let place = self.waiting.iter().position(overdue)?;
+        let is_overdue = |step: &Step| now.saturating_sub(step.sent) >= self.timeout;
+        let lacking = |step: &Step| {
+            let mut needs = step.needs.iter();
+            let never = needs.find(|(_, need)| matches!(need, Need::Never(_)));
+            never
+                .or_else(|| step.needs.first().filter(|_| is_overdue(step)))
+                .copied()
+        };
+        let mut steps = self.waiting.iter().enumerate();
+        let (place, (rule, need)) = steps.find_map(|(place, step)| Some((place, lacking(step)?)))?;
         let step = self.waiting.remove(place)?;
         self.missing += 1;
         self.missing_in_a_row += 1;
@@ -149,7 +219,8 @@ impl StepLedger {
             number: step.number,
             publication: step.publication,
             stamp: step.stamp,
-            rule: step.needs.first().map_or(0, |(rule, _)| *rule),
+            rule,
+            need,
         })
     }
 
@@ -210,13 +281,16 @@ mod tests {
     #[test]
     fn a_step_ends_when_each_rule_is_answered() {
         let mut ledger = ledger(1);
-        begin(&mut ledger, &[(0, Need::Count(2)), (1, Need::Reach(5))], 10);
-        assert!(ledger.answer(0, None));
-        ledger.reach(|_, _| 4);
+        begin(&mut ledger, &[(0, Need::Count(2)), (1, Need::Number(5))], 10);
+        assert_eq!(ledger.answer(0, None), Fit::Asked);
+        ledger.collect(|_, _, _| Arrival::Pending);
         assert!(answered(&mut ledger, 11).is_empty());
-        assert!(ledger.answer(0, None));
-        assert!(!ledger.answer(0, None), "a third one was not asked for");
-        ledger.reach(|_, _| 5);
+        assert_eq!(ledger.answer(0, None), Fit::Asked);
+        assert_eq!(ledger.answer(0, None), Fit::Unasked, "a third one");
+        ledger.collect(|rule, publication, number| match (rule, publication, number) {
+            (1, 0, 5) => Arrival::Here,
+            _ => Arrival::Pending,
+        });
         assert_eq!(answered(&mut ledger, 14), [ms(4)]);
         assert_eq!((ledger.waiting.len(), ledger.counts()), (0, (1, 1, 0)));
     }
@@ -225,14 +299,74 @@ mod tests {
     fn a_later_stamp_answers_all_before_it_and_an_earlier_one_none() {
         let mut ledger = ledger(3);
         for stamp in [100, 200, 300] {
-            begin(&mut ledger, &[(0, Need::Stamp(stamp))], 0);
+            begin(&mut ledger, &[(0, Need::stamp(stamp))], 0);
         }
-        assert!(!ledger.answer(0, Some(99)));
-        assert!(!ledger.answer(1, Some(1000)), "another rule");
-        assert!(ledger.answer(0, Some(200)));
+        assert_eq!(ledger.answer(0, Some(99)), Fit::Earlier);
+        assert_eq!(ledger.answer(1, Some(1000)), Fit::Unasked, "another rule");
+        assert_eq!(ledger.answer(0, Some(200)), Fit::Asked);
         assert_eq!(answered(&mut ledger, 1).len(), 2);
-        assert!(ledger.answer(0, None), "without a stamp it counts for one");
+        assert_eq!(
+            ledger.answer(0, None),
+            Fit::Asked,
+            "without a stamp it counts for one"
+        );
         assert_eq!(answered(&mut ledger, 1).len(), 1);
+    }
+
+    #[test]
+    fn answers_with_earlier_stamps_are_counted_for_the_one_that_lacks_one() {
+        let mut ledger = ledger(2);
+        begin(&mut ledger, &[(0, Need::stamp(100))], 0);
+        begin(&mut ledger, &[(0, Need::stamp(200))], 0);
+        // The answer to the first one does not count against the second one.
+        for (stamp, fit) in [
+            (100, Fit::Asked),
+            (150, Fit::Earlier),
+            (150, Fit::Earlier),
+            (199, Fit::Earlier),
+        ] {
+            assert_eq!(ledger.answer(0, Some(stamp)), fit);
+        }
+        answered(&mut ledger, 1);
+        let reason = ledger.take_missing(ms(1000)).unwrap().reason().unwrap();
+        assert_eq!(
+            reason,
+            "what came while it waited has an earlier stamp (3 messages)"
+        );
+    }
+
+    #[test]
+    fn a_reply_that_is_lost_is_one_missing_answer_and_those_after_it_are_answered() {
+        let mut ledger = ledger(1);
+        for number in 1..=5 {
+            begin(&mut ledger, &[(0, Need::Number(number))], number * 2000);
+            ledger.collect(|_, _, number| {
+                if number == 2 {
+                    Arrival::Pending
+                } else {
+                    Arrival::Here
+                }
+            });
+            answered(&mut ledger, number * 2000);
+            let missing = ledger.take_missing(ms(number * 2000 + 1000));
+            assert_eq!(missing.map(|missing| missing.number), (number == 2).then_some(2));
+            assert_eq!(missing.and_then(|missing| missing.reason()), None);
+        }
+        assert_eq!(ledger.counts(), (5, 4, 1));
+    }
+
+    #[test]
+    fn what_cannot_come_any_more_is_not_waited_for() {
+        let mut ledger = ledger(1);
+        begin(&mut ledger, &[(3, Need::Count(1)), (7, Need::Number(1))], 0);
+        ledger.collect(|_, _, _| Arrival::Never("it has no server"));
+        assert!(answered(&mut ledger, 0).is_empty());
+        let missing = ledger.take_missing(ms(0)).unwrap();
+        assert_eq!(
+            (missing.rule, missing.reason().as_deref()),
+            (7, Some("it has no server"))
+        );
+        assert_eq!((ledger.waiting.len(), ledger.counts()), (0, (1, 0, 1)));
     }
 
     #[test]
@@ -240,7 +374,7 @@ mod tests {
         let mut ledger = ledger(2);
         begin(&mut ledger, &[(0, Need::Count(1))], 0);
         begin(&mut ledger, &[(0, Need::Count(1))], 500);
-        assert!(ledger.answer(0, Some(1)));
+        assert_eq!(ledger.answer(0, Some(1)), Fit::Asked);
         answered(&mut ledger, 600);
         assert_eq!(ledger.deadline(), Some(ms(1500)));
     }

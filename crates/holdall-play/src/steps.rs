@@ -5,15 +5,16 @@ use super::{
     error::PlayError,
     options::ListenerCount,
     publications::Publications,
+    requests::NO_SERVER,
     status::{Lateness, LatenessMeter},
     step_goals::{Goals, Hold},
-    step_ledger::{Missing, Need, StepLedger},
+    step_ledger::{Arrival, Fit, Missing, Need, StepLedger},
     step_rule::{Lockstep, StepAnswer, StepRule},
     wake::Wake,
 };
 use holdall_bag::decode::{Decoders, HeaderStamp};
 use holdall_model::{text::Outside, time::Timestamp, topic::TopicInfo};
-use holdall_transport::{GraphEvent, Transport};
+use holdall_transport::{Delivery, GraphEvent, Transport};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ const LOOK_LATER: Duration = Duration::from_millis(100);
 /// What lock-step replay has to say at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
-    /// Messages that waited for an answer.
+    /// Messages that waited for an answer, and requests that found no server.
     pub steps: u64,
     /// Those that were answered.
     pub answered: u64,
@@ -43,7 +44,7 @@ pub struct StepReport {
     pub answer_time: Lateness,
     /// Bag time from the first message to the last one.
     pub span: Duration,
-    /// SHA-256 of all messages in the order in which they were published, `/clock` included.
+    /// SHA-256 of all messages in the order in which they were published, `/clock` from the first message on included.
     pub published_sha256: String,
     /// What came on the topics that answer.
     pub answers: BTreeMap<String, AnswerReport>,
@@ -70,6 +71,8 @@ pub(super) struct Steps {
     /// By publication.
     stamps: Vec<Option<HeaderStamp>>,
     in_flight: usize,
+    /// Publications that a subscription of another process was matched with.
+    taken: BTreeSet<usize>,
     meter: LatenessMeter,
     sequence: Sha256,
     first: Option<Timestamp>,
@@ -133,6 +136,7 @@ impl Steps {
             rules,
             decoders,
             stamps: stamps.unwrap_or_default(),
+            taken: BTreeSet::new(),
             meter: LatenessMeter::new(),
             sequence: Sha256::new(),
             first: None,
@@ -249,18 +253,17 @@ impl Steps {
                 .iter()
                 .enumerate()
                 .filter(|(_, rule)| rule.topic == Some(topic));
-            of_topic.fold(false, |is_asked, (number, _)| {
-                ledger.answer(number, stamp) || is_asked
+            of_topic.fold(Fit::Unasked, |fit, (number, _)| {
+                fit.max(ledger.answer(number, stamp))
             })
         });
-        ledger.reach(|rule, publication| match &rules[rule].text.answer {
-            StepAnswer::Service(service) => {
-                let calls = publications.calls_of(service);
-                calls.answered + calls.refused
+        ledger.collect(|rule, publication, number| {
+            if rules[rule].text.answer == StepAnswer::Acknowledged {
+                acknowledgement(publications.delivery(publication), number)
+            } else {
+                let requests = publications.requests_of(publication);
+                requests.map_or(Arrival::Here, |requests| requests.arrival(number))
             }
-            StepAnswer::Action(_) => publications.replies_to(publication),
-            // What does not know of acknowledgements was not let in.
-            _ => publications.acknowledged(publication).unwrap_or(u64::MAX),
         });
         ledger.take_answered(now, |span| self.meter.record(span));
     }
@@ -279,6 +282,10 @@ impl Steps {
         self.hash(publications.published_name(publication), stamp, payload);
         self.first.get_or_insert(stamp);
         self.last = stamp;
+        let delivery = publications.delivery(publication);
+        if delivery.is_some_and(|delivery| delivery.subscriptions > 0) {
+            self.taken.insert(publication);
+        }
         let mut needs = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
             if rule.inputs.contains(&publication)
@@ -309,14 +316,31 @@ impl Steps {
                 let stamp = self.stamps.get(publication).and_then(Option::as_ref);
                 let stamp = stamp.filter(|_| answers.is_some());
                 let stamp = stamp.and_then(|stamp| stamp.read(payload).ok());
-                Some(stamp.map_or(Need::Count(1), |stamp| Need::Stamp(stamp.as_nanos())))
+                Some(stamp.map_or(Need::Count(1), |stamp| Need::stamp(stamp.as_nanos())))
             }
-            StepAnswer::Service(service) => Some(Need::Reach(publications.calls_of(service).sent)),
-            StepAnswer::Action(_) => Some(Need::Reach(publications.requests_of(publication))),
+            StepAnswer::Service(_) | StepAnswer::Action(_) => {
+                Some(Need::Number(publications.requests_of(publication)?.last()))
+            }
             StepAnswer::Acknowledged => {
-                publications.acknowledged(publication)?;
-                Some(Need::Reach(publications.handed_over(publication)))
+                publications.delivery(publication)?;
+                // What no node has subscribed to waits only where the rule names it.
+                let is_step = rule.text.input.is_some() || self.taken.contains(&publication);
+                is_step.then(|| Need::Number(publications.handed_over(publication)))
             }
+        }
+    }
+
+    /// A request found no server.
+    pub fn unserved(&mut self, request: (usize, Timestamp), now: Duration) {
+        let mut needs = Vec::new();
+        for (number, rule) in self.rules.iter().enumerate() {
+            let is_of_requests = matches!(rule.text.answer, StepAnswer::Service(_) | StepAnswer::Action(_));
+            if is_of_requests && rule.inputs.contains(&request.0) {
+                needs.push((number, Need::Never(NO_SERVER)));
+            }
+        }
+        if !needs.is_empty() {
+            self.ledger.begin(request, needs, now);
         }
     }
 
@@ -340,12 +364,14 @@ impl Steps {
     }
 
     fn sentence(&self, missing: Missing, publications: &Publications) -> String {
+        let reason = missing.reason().map(|reason| format!(": {reason}"));
         format!(
-            "message {} that waits for an answer, of {} at {} ns, has none by {}",
+            "message {} that waits for an answer, of {} at {} ns, has none by {}{}",
             missing.number,
             Outside(publications.published_name(missing.publication)),
             missing.stamp.as_nanos(),
             self.rules[missing.rule].text.answer,
+            reason.unwrap_or_default(),
         )
     }
 
@@ -424,13 +450,25 @@ fn inputs_of(rule: &StepRule, publications: &Publications) -> Result<BTreeSet<us
         let input = rule.input.as_deref().unwrap_or_default();
         return Err(format!("{} is not played", Outside(input)));
     }
-    let is_acknowledged = |index: &usize| publications.acknowledged(*index).is_some();
+    let is_acknowledged = |index: &usize| publications.delivery(*index).is_some();
     if rule.answer == StepAnswer::Acknowledged && !inputs.iter().any(is_acknowledged) {
         return Err(
             "nothing is acknowledged: it is offered as best effort, or the transport does not say".to_owned(),
         );
     }
     Ok(inputs)
+}
+
+/// Whether this number of messages was acknowledged. Without a reliable subscription none is, though nothing waits for it.
+fn acknowledgement(delivery: Option<Delivery>, number: u64) -> Arrival {
+    match delivery {
+        Some(delivery) if delivery.reliable_subscriptions == 0 => {
+            Arrival::Never("no reliable subscription is matched")
+        }
+        Some(delivery) if delivery.acknowledged < number => Arrival::Pending,
+        // What does not know of acknowledgements was not let in.
+        _ => Arrival::Here,
+    }
 }
 
 pub(super) fn hex(hash: &Sha256) -> String {

@@ -178,8 +178,12 @@ pub struct PublishRequest {
 /// How far a publisher's messages have come, counted from its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Messages that all matched reliable subscriptions have acknowledged.
+    /// Messages that all matched reliable subscriptions have acknowledged; without one, all.
     pub acknowledged: u64,
+    /// Subscriptions matched right now.
+    pub subscriptions: usize,
+    /// Those among them that acknowledge: the reliable ones of other processes.
+    pub reliable_subscriptions: usize,
     /// Messages after these that it keeps; with one more, the oldest of them can no longer be sent again.
     pub kept_max: u64,
 }

@@ -228,16 +228,21 @@ fn steps_lines(report: &PlayReport, steps: &StepReport) -> Vec<String> {
         times_real_time(report, steps)
     )];
     for (topic, answers) in &steps.answers {
-        let more = match answers.unasked {
-            0 => String::new(),
-            unasked => format!(", {unasked} of them not asked for"),
-        };
         lines.push(format!(
-            "answers on {}: {}{more}, SHA-256 {}",
+            "answers on {}: {}, SHA-256 {}",
             Outside(topic),
             plural(answers.messages, "message"),
             answers.sha256
         ));
+        if answers.unasked > 0 {
+            lines.push(format!(
+                "{} of {} answered nothing: {} came while no message waited, {} with an earlier stamp than all that waited",
+                plural(answers.unasked, "message"),
+                Outside(topic),
+                answers.unasked - answers.earlier,
+                answers.earlier
+            ));
+        }
     }
     lines.push(format!(
         "published in this order: SHA-256 {}",
@@ -251,9 +256,10 @@ fn json_steps(report: &PlayReport, steps: &StepReport) -> Value {
         let AnswerReport {
             messages,
             unasked,
+            earlier,
             sha256,
         } = answers;
-        let value = json!({"messages": messages, "unasked": unasked, "sha256": sha256});
+        let value = json!({"messages": messages, "unasked": unasked, "earlier": earlier, "sha256": sha256});
         (topic.clone(), value)
     };
     json!({
@@ -394,7 +400,8 @@ mod tests {
                     "/tracks".to_owned(),
                     AnswerReport {
                         messages: 9,
-                        unasked: 2,
+                        unasked: 3,
+                        earlier: 2,
                         sha256: "ff00".to_owned(),
                     },
                 )]

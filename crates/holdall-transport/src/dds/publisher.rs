@@ -93,9 +93,13 @@ impl Publisher for DdsPublisher {
     }
 
     fn delivery(&self) -> Option<Delivery> {
+        let kept_max = self.kept_max?;
+        let (acknowledged, reliable_subscriptions) = self.writer.acknowledged()?;
         Some(Delivery {
-            kept_max: self.kept_max?,
-            acknowledged: self.writer.acknowledged()?,
+            acknowledged,
+            subscriptions: self.writer.matched(),
+            reliable_subscriptions,
+            kept_max,
         })
     }
 

@@ -598,8 +598,8 @@ impl Writer {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// The last of its samples that all matched reliable readers have acknowledged, counted from 1.
-    pub(in crate::dds) fn acknowledged(&self) -> Option<u64> {
+    /// The last of its samples that all matched reliable readers have acknowledged, counted from 1, and the number of these readers.
+    pub(in crate::dds) fn acknowledged(&self) -> Option<(u64, usize)> {
         self.topic.participant.domain.globals.acknowledged(self.gid)
     }
 

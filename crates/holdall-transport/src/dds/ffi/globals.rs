@@ -65,13 +65,20 @@ impl Globals {
         unsafe { holdall_expect_next(self.as_ptr(), writer.0.as_ptr(), next, MISLED_FROM) }
     }
 
-    /// The last sequence number that all matched reliable readers of one of our writers have acknowledged; the last one written without such a
-    /// reader.
-    pub(in crate::dds) fn acknowledged(self, writer: Gid) -> Option<u64> {
-        let mut sequence = 0;
+    /// The last sequence number that all matched reliable readers of one of our writers have acknowledged (without such a reader the last
+    /// one written), and the number of these readers, those of our own process left out.
+    pub(in crate::dds) fn acknowledged(self, writer: Gid) -> Option<(u64, usize)> {
+        let (mut sequence, mut readers) = (0, 0);
         // SAFETY: the domain is live.
-        let is_known = unsafe { holdall_acknowledged(self.as_ptr(), writer.0.as_ptr(), &raw mut sequence) };
-        is_known.then_some(sequence)
+        let is_known = unsafe {
+            holdall_acknowledged(
+                self.as_ptr(),
+                writer.0.as_ptr(),
+                &raw mut sequence,
+                &raw mut readers,
+            )
+        };
+        is_known.then_some((sequence, readers))
     }
 
     /// Makes the next message of one of our writers request an acknowledgement from its reliable readers.
