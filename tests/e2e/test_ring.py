@@ -144,10 +144,116 @@ def test_an_alarm_promotes_what_was_before_it_at_once(world):
     assert world.run("check", event).returncode == 0
 
 
+def said_in(world, bag):
+    """Log time and number of each message of the small topic."""
+    lines = map(json.loads, world.run("cat", "--json", bag, "--topics", CHATTER).stdout.splitlines())
+    return [(line["log_time"], int(line["message"]["data"].removeprefix("hello "))) for line in lines]
+
+
+def images_in(bag):
+    """Log time and number of each large message, as pip mcap reads them."""
+    found = []
+    for path in bag.glob("*.mcap"):
+        with open(path, "rb") as file:
+            messages = make_reader(file).iter_messages(topics=[IMAGE])
+            found.extend((message.log_time, int.from_bytes(message.data[16:24], "little")) for _, _, message in messages)
+    return sorted(found)
+
+
+def promoted(world, count):
+    """The copies that events have begun, when that many are done."""
+    return until(lambda: len(found := copies(world)) == count and all(copy["state"] == "done" for copy in found) and found, "the copies")
+
+
+def test_events_promote_exactly_what_is_around_them(world):
+    talker = publish(world)
+    (world.folder / "robot.yaml").write_text("version: 1\ntopics:\n  /chatter: {never: 'data == \"hello 400\"'}\n")
+    promote = ("--promote-on", '/chatter: data == "hello 150"', "--promote-on", "contract", "--contract", world.folder / "robot.yaml")
+    recorder, ring = record(world, "--ring", "1h", "-d", "1", "--before", "1", "--after", "0.5", *promote)
+    done = promoted(world, 2)
+    assert [copy["note"] for copy in done] == [None, None], done
+    status = json.loads(world.run("control", world.folder / "s", "status").stdout)["status"]["events"]
+    assert status["promotes"] and [(one["trigger"], one["events"]) for one in status["triggers"]] == [('/chatter: data == "hello 150"', 1), ("contract", 1)]
+    talker.interrupt()
+    sent = talker.done()["sent"]
+    code, log = recorder.stop()
+    assert code in (3, 4) and "2 events copied from the ring: /chatter: data == " in log, log
+    said, images = said_in(world, ring), images_in(ring)
+    # The ring has everything that was sent from its beginning on, so that it shows what belongs into each window.
+    for found, topic in ((said, CHATTER), (images, IMAGE)):
+        assert [number for _, number in found] == list(range(found[0][1], sent[topic][0]["count"])) and found[0][1] < 20, log
+    for number, word in ((1, 150), (2, 400)):
+        (event,) = [time for time, number in said if number == word]
+        event_bag = world.folder / f"lab_event_{number}"
+        assert str(event_bag) == done[number - 1]["output"]
+        inside = [[message for message in all_sent if event - 10**9 <= message[0] <= event + 5 * 10**8] for all_sent in (said, images)]
+        assert [said_in(world, event_bag), images_in(event_bag)] == inside and len(inside[1]) > 20
+        assert world.run("check", event_bag).returncode == 0
+    assert [marker["name"] for marker in world.info(world.folder / "lab_event_1")["markers"]] == ['/chatter: data == "hello 150"']
+    assert not list(ring.glob(".holds/*"))
+
+
+def test_what_is_around_an_event_stays_in_a_ring_that_is_smaller_until_it_is_copied(world):
+    talker = publish(world)
+    promote = ("--promote-on", '/chatter: data == "hello 200"', "--promote-on", '/chatter: data == "hello 230"')
+    recorder, ring = record(world, "--ring", "6MB", "-b", "700000", "--lane", f"keep={CHATTER}", "--before", "1", "--after", "4", *promote)
+    (copy,) = promoted(world, 1)
+    until(lambda: sum(path.stat().st_size for path in ring.glob("lab_ring_*.mcap")) < 9_000_000, "a ring that is small again")
+    talker.interrupt()
+    talker.done()
+    code, log = recorder.stop()
+    assert code in (0, 3), log
+    said = {number: time for time, number in said_in(world, ring)}
+    # The second event makes the window of the first one longer: twice what the ring may have.
+    start, until_time = said[200] - 10**9, said[230] + 4 * 10**9
+    event = world.folder / "lab_event_1"
+    assert said_in(world, event) == [(time, number) for number, time in said.items() if start <= time <= until_time]
+    images = images_in(event)
+    numbers = [number for _, number in images]
+    assert copy["note"] is None and numbers == list(range(numbers[0], numbers[-1] + 1)), copy
+    assert sum(path.stat().st_size for path in event.glob("*.mcap")) > 12_000_000
+    account = audit(world, ring)
+    assert account["balanced"] and account["topics"][IMAGE]["expired"] > numbers[0], account
+
+
+def test_a_topic_that_falls_silent_promotes_what_was_before_and_the_end_of_the_recording_ends_its_window(world):
+    talker = publish(world)
+    ends = world.talker({"topic": "/ends", "type": STRING, "rate_hz": 50, "count": 150, "qos": {"depth": 100}})
+    ends.wait_for("ready")
+    recorder, ring = record(world, "/ends", "--ring", "1h", "-d", "1", "--promote-on", "/ends silent 1s", "--promote-on", "/ends: speed > 1", "--before", "2", "--after", "3000")
+    recorder.wait_until_says('event "/ends silent 1s": what is around it is copied')
+    # Held from the moment on at which it was seen.
+    assert list(ring.glob(".holds/*"))
+    talker.interrupt()
+    talker.done()
+    code, log = recorder.stop()
+    assert code in (0, 3), log
+    assert "trigger /ends: speed > 1 could not fire: " in log and "std_msgs/msg/String has no field speed" in log, log
+    event, whole = world.info(world.folder / "lab_event_1"), world.info(ring)
+    assert 0 < event["message_count"] < whole["message_count"]
+    ending = [bag["starting_time"]["nanoseconds_since_epoch"] + bag["duration"]["nanoseconds"] for bag in (event, whole)]
+    assert ending[0] == ending[1]
+    assert not list(ring.glob(".holds/*")) and world.run("check", world.folder / "lab_event_1").returncode == 0
+
+
 def graded(world, bag):
     done = world.run("check", "--profile", "lake", "--json", bag)
     lake = json.loads(done.stdout)["lake"]
     return done.returncode, lake["grade"], [fault["rule"] for fault in lake["faults"]]
+
+
+def test_images_are_apart_with_the_profile_for_lakes_alone(world):
+    talker = world.talker(
+        {"topic": IMAGE, "type": "sensor_msgs/msg/Image", "width": 320, "height": 240, "rate_hz": 20, "qos": {"depth": 100}},
+        {"topic": CHATTER, "type": STRING, "rate_hz": 50, "qos": {"depth": 100}},
+    )
+    talker.wait_for("ready")
+    recorder, bag = record(world, "--profile", "lake")
+    until(lambda: recorded(world) >= 250, "messages")
+    talker.interrupt()
+    talker.done()
+    assert recorder.stop()[0] in (0, 3)
+    assert graded(world, bag) == (0, "A", []), world.run("check", "--profile", "lake", bag).stdout
 
 
 def test_the_profile_for_lakes_gives_the_best_grade_and_other_bags_get_reasons(world):
@@ -157,7 +263,13 @@ def test_the_profile_for_lakes_gives_the_best_grade_and_other_bags_get_reasons(w
     assert plain.stop()[0] in (0, 3)
     assert graded(world, bag) == (4, "D", ["compression", "separation", "ids"])
     shown = world.run("check", "--profile", "lake", bag)
-    assert "lake: grade D" in shown.stdout and "separation: plain_0.mcap: large topics next to small ones" in shown.stdout
+    assert "lake: grade D" in shown.stdout and "separation: plain_0.mcap: large topics (/camera/image) next to small ones" in shown.stdout
+    # The types of images are apart by themselves; this large topic has another one, which is named.
+    alone, bag = record(world, "--profile", "lake", name="alone")
+    until(lambda: recorded(world) >= 250, "messages")
+    assert alone.stop()[0] in (0, 3)
+    assert graded(world, bag) == (0, "B", ["separation"])
+    assert "separation: alone_0.mcap: large topics (/camera/image) next to" in world.run("check", "--profile", "lake", bag).stdout
     recorder, bag = record(world, "--profile", "lake", "--separate", "camera", "--custom-data", "run_id=r1", name="ready")
     until(lambda: recorded(world) >= 250, "messages")
     talker.interrupt()

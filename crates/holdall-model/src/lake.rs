@@ -202,8 +202,14 @@ impl LakeBag {
     }
 
     fn separation(&self) -> Option<LakeFault> {
-        let what = "large topics next to small ones, so that telemetry is slow to open";
-        self.of_files("separation", false, LakeFile::is_mixed, what)
+        let mixed = self.files.iter().filter(|file| file.is_mixed());
+        let large: BTreeSet<&str> = mixed.flat_map(LakeFile::large).collect();
+        let large: Vec<&str> = large.into_iter().collect();
+        let what = format!(
+            "large topics ({}) next to small ones, so that telemetry is slow to open",
+            named(&large)
+        );
+        self.of_files("separation", false, LakeFile::is_mixed, &what)
     }
 
     fn ids(&self) -> Option<LakeFault> {
@@ -222,12 +228,18 @@ impl LakeBag {
 }
 
 impl LakeFile {
-    /// Whether it has topics with many bytes a second and others.
-    fn is_mixed(&self) -> bool {
+    /// Topics with many bytes a second.
+    fn large(&self) -> impl Iterator<Item = &str> {
         let seconds = self.span.as_secs_f64().max(1.0);
-        let is_large = |(_, bytes): &&(String, u64)| *bytes as f64 / seconds > LARGE_BYTES_PER_SECOND;
+        let topics = self.topics.iter();
+        let large = topics.filter(move |(_, bytes)| *bytes as f64 / seconds > LARGE_BYTES_PER_SECOND);
+        large.map(|(name, _)| name.as_str())
+    }
+
+    /// Whether it has such topics and others.
+    fn is_mixed(&self) -> bool {
         let with_messages = self.topics.iter().filter(|(_, bytes)| *bytes > 0);
-        let large = self.topics.iter().filter(is_large).count();
+        let large = self.large().count();
         large > 0 && large < with_messages.count()
     }
 }

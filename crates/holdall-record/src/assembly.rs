@@ -127,7 +127,7 @@ impl Assembly {
         let (triggers, files) = (options.triggers.clone(), options.files.clone());
         let tap = tap(&options, &parts);
         let episodes = Episodes::new(options.episode_when.as_ref(), control.episodes());
-        let drain_options = DrainOptions::from(&options);
+        let (drain_options, promote) = (DrainOptions::from(&options), options.promote.clone());
         // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(
             options,
@@ -162,7 +162,7 @@ impl Assembly {
         .with_recoding(files.recoding.as_ref())
         .with_latched(parts.latched.clone())
         .with_contract(tap)
-        .with_episodes(episodes);
+        .with_followers(episodes, promote, &directory, message_time(&parts));
         let view = View {
             parts,
             clock,
@@ -219,6 +219,10 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
 
 fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -> Parts {
     let wait = Arc::<StepWait>::default();
+    let promotes_rules = options
+        .promote
+        .as_ref()
+        .is_some_and(|promote| promote.on_contract);
     let ledger = Arc::new(Mutex::new(Ledger::logged(survival.log.for_accounts())));
     let evicted = Arc::clone(&ledger);
     // Messages that snapshot mode's ring evicts were not requested.
@@ -261,7 +265,7 @@ fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -
             Arc::clone(&wait),
         )),
         wait,
-        alarms: Arc::new(Alarms::new(&options.alarms)),
+        alarms: Arc::new(Alarms::new(&options.alarms, promotes_rules)),
         judging: options.contract.clone().map(Judging::new).map(Arc::new),
         topics: Arc::default(),
         latched,

@@ -5,7 +5,7 @@ use super::{
     receive::session::Parts,
     requests::{SubscribeAnswer, SubscribeError},
     step_wait::Absence,
-    write::drain::RequestedEvent,
+    write::drain::{RequestedEvent, RingWindow},
 };
 use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
@@ -295,6 +295,12 @@ impl RecordControl {
     /// Alarms that began or ended since the last call, in order; the first ones, where nothing takes them.
     pub fn take_alarm_changes(&self) -> Vec<Alarm> {
         self.parts.alarms.take_changes()
+    }
+
+    /// Parts of the ring that events want in bags, once they are over, since the last call; the last one when the recording has ended. Only where
+    /// [`promote`](RecordOptions::promote) is set.
+    pub fn take_ring_windows(&self) -> Vec<RingWindow> {
+        self.parts.drain.take_ring_windows()
     }
 
     /// The bag's directory.

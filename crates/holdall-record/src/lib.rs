@@ -38,6 +38,7 @@ pub use setting::Setting;
 pub use step_wait::STOPPED_MIN;
 pub use stepped::SteppedRecorder;
 pub use view::RecordObserver;
+pub use write::drain::RingWindow;
 
 /// Machinery that the simulator, the benchmarks and the gate drive from outside. It changes without notice.
 #[doc(hidden)]

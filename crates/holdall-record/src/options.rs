@@ -5,7 +5,7 @@ pub use super::{
     cache::{CacheOptions, CachePolicy, TopicPriority},
     limits::RecordingLimits,
     trigger::{Trigger, TriggerOptions},
-    write::{OnDiskFull, RING_FREE_SPACE_BYTES, latched::RepeatOptions},
+    write::{OnDiskFull, RING_FREE_SPACE_BYTES, drain::PromoteOptions, latched::RepeatOptions},
 };
 use holdall_bag::writer::{CompressionOptions, SplitOptions, UploadedFiles};
 pub use holdall_model::contract::Contract;
@@ -45,6 +45,9 @@ pub struct RecordOptions {
     pub limits: RecordingLimits,
     /// Events around which it records; `None` records all. A rescue is not possible then.
     pub triggers: Option<TriggerOptions>,
+    /// Events of which a part of the ring is copied into a bag (`--promote-on`); [`RecordControl::take_ring_windows`](super::RecordControl::take_ring_windows)
+    /// has them.
+    pub promote: Option<PromoteOptions>,
     /// Topics that should not fall silent or below a rate (`--alarm`). A condition on fields is an event, and watches nothing here.
     pub alarms: Vec<Trigger>,
     /// An episode runs while this holds (`--episode-when`): an expression over fields.
@@ -148,6 +151,7 @@ impl Default for RecordOptions {
             priorities: BTreeMap::new(),
             limits: RecordingLimits::default(),
             triggers: None,
+            promote: None,
             alarms: Vec::new(),
             episode_when: None,
             contract: None,

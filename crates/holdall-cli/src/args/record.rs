@@ -381,6 +381,13 @@ pub struct FileSplitArguments {
     #[arg(long, value_name = "keep=TOPICS", requires = "ring")]
     pub lane: Vec<String>,
 
+    /// With --ring, copy what is --before and --after an event into a bag beside it: a trigger (as --trigger), or contract for each rule of --contract
+    /// that is broken; may be given several times
+    ///
+    /// From the event on the ring keeps what is copied; another event within this time extends it. The bags are RING_event_1 and so on
+    #[arg(long, value_name = "TRIGGER|contract", action = clap::ArgAction::Append)]
+    pub promote_on: Vec<String>,
+
     /// Repeat the last N messages (1) of each publisher of these topics at the beginning of every new file and snapshot; marked, so that the bag has them once
     #[arg(long, value_name = "TOPIC[=N]", num_args = 1..)]
     pub repeat_transient_local: Vec<String>,
@@ -474,7 +481,7 @@ pub struct EventArguments {
 
     /// Record this long before an event, in seconds [default: 30]
     ///
-    /// These messages wait in memory, in at most three quarters of --max-cache-size. With --before or --after but without --trigger, events come on request only
+    /// These messages wait in memory, in at most three quarters of --max-cache-size. With --before or --after but without --trigger (and --promote-on), events come on request only
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = units::parse_seconds)]
     pub before: Option<Duration>,
 

@@ -21,7 +21,12 @@ pub fn summary(status: &TriggerStatus, paint: Paint) -> Vec<String> {
     } else {
         format!(": {}", counts.join(", "))
     };
-    let mut lines = vec![format!("{}{of}", plural(status.events(), "event"))];
+    let what = if status.promotes {
+        " copied from the ring"
+    } else {
+        ""
+    };
+    let mut lines = vec![format!("{}{what}{of}", plural(status.events(), "event"))];
     for trigger in &status.triggers {
         let text = Outside(&trigger.text);
         if let Some(fault) = &trigger.fault {
@@ -127,5 +132,13 @@ mod tests {
             ]
         );
         assert_eq!(summary(&TriggerStatus::default(), Paint::Plain), ["0 events"]);
+        let promotes = TriggerStatus {
+            promotes: true,
+            ..TriggerStatus::default()
+        };
+        assert_eq!(
+            summary(&promotes, Paint::Plain),
+            ["0 events copied from the ring"]
+        );
     }
 }

@@ -32,7 +32,7 @@ pub fn live(
     let is_waiting = status
         .triggered
         .as_ref()
-        .is_some_and(|events| !events.is_recording);
+        .is_some_and(|events| !events.is_recording && !events.promotes);
     let state = match (status.paused, is_waiting) {
         (true, _) => paint.attention("paused   "),
         _ if status.waits_for_clock => paint.attention("no /clock"),

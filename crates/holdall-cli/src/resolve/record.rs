@@ -4,7 +4,7 @@ use super::{
     UsageError, names, read_file,
     record_storage::{storage, storage_options},
     record_topics::{in_namespace, priorities, repeats, selection, throttles},
-    record_triggers::{alarms, episode_when, triggers},
+    record_triggers::{alarms, episode_when, promote, triggers},
     static_topics,
     surroundings::Surroundings,
 };
@@ -105,6 +105,7 @@ pub fn resolve(
         priorities: priorities(&args.cache.topic_priority)?,
         limits: limits(&args.end),
         episode_when: episode_when(args)?,
+        promote: promote(args)?,
         triggers,
         alarms: alarms(&args.running.alarm)?,
         contract: contract(args.running.contract.as_deref(), surroundings)?,

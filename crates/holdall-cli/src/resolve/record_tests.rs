@@ -196,6 +196,36 @@ fn events_take_their_memory_from_the_cache() {
     );
     assert!(refusal("-a --trigger /v:x<1 --snapshot-mode").starts_with("--trigger and --snapshot-mode"));
     assert!(refusal("-a --trigger /v:x<1 --max-cache-size 0").starts_with("--trigger needs memory"));
+    let ring = "-a --ring 1h --promote-on /v:x<1 --after 5";
+    let promoting = options(ring);
+    let promote = promoting.promote.unwrap();
+    assert_eq!((promoting.triggers, promote.on_contract), (None, false));
+    assert_eq!(
+        (promote.before, promote.after),
+        (Duration::from_secs(30), Duration::from_secs(5))
+    );
+    assert!(options("-a --ring 1h").promote.is_none());
+    for (line, wanted) in [
+        ("-a --promote-on /v:x<1", "--promote-on needs --ring"),
+        (
+            "-a --ring 1h --promote-on contract",
+            "--promote-on contract needs --contract",
+        ),
+        (
+            "-a --ring 1h --promote-on /v:x<1 --trigger /v:x<2",
+            "--promote-on and --trigger",
+        ),
+        (
+            "-a --ring 1h --promote-on /v:x<1 --snapshot-mode",
+            "--promote-on and --snapshot-mode",
+        ),
+        (
+            "-a --ring 1h --promote-on /v:x<",
+            "--promote-on \"/v:x<\": expression",
+        ),
+    ] {
+        assert!(refusal(line).starts_with(wanted), "{}", refusal(line));
+    }
     assert!(options("-a --on-file-closed true").files.lists_complete_files);
     assert!(refusal("-a --alarm /scan:x<1").contains("an alarm is silent or rate"));
     assert!(refusal("-a --alarm /scan").starts_with("--alarm \"/scan\": expression, character 6"));

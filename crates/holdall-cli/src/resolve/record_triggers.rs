@@ -2,7 +2,7 @@
 
 use super::UsageError;
 use crate::args::record::RecordArguments;
-use holdall::record::options::{CacheOptions, Trigger, TriggerOptions};
+use holdall::record::options::{CacheOptions, PromoteOptions, Trigger, TriggerOptions};
 use holdall_model::trigger::Condition;
 
 const FLAG: &str = "--trigger";
@@ -18,7 +18,7 @@ pub(super) fn triggers(
     args: &RecordArguments,
     cache: &mut CacheOptions,
 ) -> Result<Option<TriggerOptions>, UsageError> {
-    if args.events.trigger.is_empty() && args.events.before.is_none() && args.events.after.is_none() {
+    if !is_partial(args) {
         return Ok(None);
     }
     if args.cache.snapshot_mode {
@@ -43,6 +43,54 @@ pub(super) fn triggers(
         before: args.events.before.unwrap_or(defaults.before),
         after: args.events.after.unwrap_or(defaults.after),
         ring_bytes_max,
+    }))
+}
+
+/// Whether only what is around events is recorded.
+fn is_partial(args: &RecordArguments) -> bool {
+    let events = &args.events;
+    let has_span = events.before.is_some() || events.after.is_some();
+    !events.trigger.is_empty() || has_span && args.split.promote_on.is_empty()
+}
+
+/// The events of which a part of the ring is copied.
+///
+/// # Errors
+/// An expression that cannot be parsed, a recording without a ring or contract, and flags that leave out of it what would be copied.
+pub(super) fn promote(args: &RecordArguments) -> Result<Option<PromoteOptions>, UsageError> {
+    const FLAG: &str = "--promote-on";
+    const CONTRACT: &str = "contract";
+    let (contract, triggers): (Vec<String>, Vec<String>) = args
+        .split
+        .promote_on
+        .iter()
+        .cloned()
+        .partition(|text| text == CONTRACT);
+    if contract.is_empty() && triggers.is_empty() {
+        return Ok(None);
+    }
+    let needs = |flag, needs| Err(UsageError::Needs { flag, needs });
+    if args.split.ring.is_none() {
+        return needs(FLAG, "--ring, of which it copies a part");
+    }
+    if !contract.is_empty() && args.running.contract.is_none() {
+        return needs("--promote-on contract", "--contract with the rules");
+    }
+    let has_triggers = !args.events.trigger.is_empty();
+    let partial = has_triggers.then_some(self::FLAG);
+    if let Some(second) = partial.or(args.cache.snapshot_mode.then_some("--snapshot-mode")) {
+        return Err(UsageError::Clash {
+            first: FLAG,
+            second,
+            reason: "it copies a part of a ring that has everything",
+        });
+    }
+    let defaults = TriggerOptions::default();
+    Ok(Some(PromoteOptions {
+        triggers: parse(FLAG, &triggers)?,
+        on_contract: !contract.is_empty(),
+        before: args.events.before.unwrap_or(defaults.before),
+        after: args.events.after.unwrap_or(defaults.after),
     }))
 }
 
@@ -88,9 +136,7 @@ pub(super) fn episode_when(args: &RecordArguments) -> Result<Option<Trigger>, Us
     let Some(text) = &args.events.episode_when else {
         return Ok(None);
     };
-    let is_partial =
-        !args.events.trigger.is_empty() || args.events.before.is_some() || args.events.after.is_some();
-    let mode = is_partial.then_some(self::FLAG);
+    let mode = is_partial(args).then_some(self::FLAG);
     if let Some(second) = mode.or(args.cache.snapshot_mode.then_some("--snapshot-mode")) {
         return Err(UsageError::Clash {
             first: FLAG,

@@ -160,6 +160,8 @@ impl Running {
             &bag,
             resolved.options.files.uploaded.as_ref(),
         )?);
+        let promotes = resolved.options.promote.is_some();
+        supervision.set_promoting(promotes.then(|| recorder.observer()));
         let requests = || RecordRequests {
             control: recorder.control(),
             observer: recorder.observer(),
@@ -220,8 +222,8 @@ impl Running {
     ) -> Result<(Outcome, bool), Failure> {
         let hint = match (has_keys, self.snapshot) {
             (true, _) if self.events => "SPACE pause · m event · Ctrl-C stop",
-            (true, true) => "SPACE pause · m marker · s snapshot · Ctrl-C stop",
-            (true, false) => "SPACE pause · m marker · Ctrl-C stop",
+            (true, true) => "SPACE pause · m marker · e episode · s snapshot · Ctrl-C stop",
+            (true, false) => "SPACE pause · m marker · e episode · Ctrl-C stop",
             (false, _) => "Ctrl-C stop",
         };
         let mut live = Live::new(hint, self.supervision, self.request.clone());

@@ -14,6 +14,7 @@ mod status;
 mod switch;
 mod wanted;
 mod watch;
+mod window;
 
 pub use conditions::{Conditions, Fired, TriggerState};
 pub use intervals::Intervals;
@@ -23,6 +24,7 @@ pub use status::{TriggerCount, TriggerStatus};
 pub use switch::EpisodeSwitch;
 pub use wanted::{Fate, Wanted};
 pub use watch::{Edge, RateWatch, SilenceWatch};
+pub use window::Window;
 
 use crate::{
     dynamic::expression::{ExpressionError, check_syntax},

@@ -24,9 +24,11 @@ pub struct TriggerCount {
 pub struct TriggerStatus {
     /// In the order in which they were given.
     pub triggers: Vec<TriggerCount>,
+    /// Everything is recorded, and what is around an event is copied into another bag.
+    pub promotes: bool,
     /// Events on request.
     pub requested: u64,
-    /// An event is being recorded.
+    /// The window of an event is not over.
     pub is_recording: bool,
     /// Messages that wait for an event.
     pub waiting: u64,
@@ -62,6 +64,7 @@ impl Serialize for TriggerStatus {
         struct Document<'a> {
             count: u64,
             requested: u64,
+            promotes: bool,
             recording: bool,
             waiting_messages: u64,
             waiting_bytes: u64,
@@ -71,6 +74,7 @@ impl Serialize for TriggerStatus {
         let document = Document {
             count: self.events(),
             requested: self.requested,
+            promotes: self.promotes,
             recording: self.is_recording,
             waiting_messages: self.waiting,
             waiting_bytes: self.waiting_bytes,

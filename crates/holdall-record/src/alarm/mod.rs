@@ -3,11 +3,11 @@
 mod accounts;
 mod topics;
 
-use crate::{options::Trigger, receive::session::Parts};
+use crate::{options::Trigger, receive::session::Parts, write::drain::RequestedEvent};
 use accounts::WatchedAccounts;
 use holdall_io::mutex::lock;
 use holdall_model::{
-    alarm::{Alarm, AlarmList, AlarmStatus, AlarmSubject},
+    alarm::{Alarm, AlarmEdge, AlarmList, AlarmStatus, AlarmSubject},
     marker::{MARKER_NAME_BYTES_MAX, MARKERS_MAX, Marker},
     text::Outside,
     time::Timestamp,
@@ -40,13 +40,15 @@ struct Watched {
     /// Too many waited.
     has_dropped: bool,
     markers: usize,
+    /// A broken rule is an event, too: it promotes a part of the ring.
+    promotes_rules: bool,
     next_topics: Duration,
     next_accounts: Duration,
 }
 
 impl Alarms {
-    /// Watches these topics, and accounts and disk in any case.
-    pub fn new(topics: &[Trigger]) -> Self {
+    /// Watches these topics, and accounts and disk in any case. `promotes_rules`: a broken rule of the contract is an event.
+    pub fn new(topics: &[Trigger], promotes_rules: bool) -> Self {
         Self(Mutex::new(Watched {
             topics: WatchedTopics::new(topics),
             accounts: WatchedAccounts::default(),
@@ -55,6 +57,7 @@ impl Alarms {
             is_heard: false,
             has_dropped: false,
             markers: 0,
+            promotes_rules,
             next_topics: Duration::ZERO,
             next_accounts: Duration::ZERO,
         }))
@@ -67,6 +70,7 @@ impl Alarms {
             topics,
             accounts,
             list,
+            promotes_rules,
             next_topics,
             next_accounts,
             ..
@@ -83,6 +87,11 @@ impl Alarms {
         for alarm in of_rules.unwrap_or_default() {
             let subject = AlarmSubject::of_rule(alarm.topic.as_deref(), &alarm.text);
             list.note(alarm.edge, &subject, alarm.text.clone(), alarm.time);
+            if *promotes_rules && alarm.edge == AlarmEdge::Begin {
+                let (time, name) = (alarm.time, alarm.text);
+                parts.drain.trigger(RequestedEvent { time, name });
+                parts.cache.wake();
+            }
         }
         let names = watched.pass_on();
         drop(watched);

@@ -8,7 +8,10 @@ use holdall_model::{
     topic::{MessageDefinition, TopicId, TopicInfo},
     trigger::{self, Fired},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// Topics that have not appeared by then are named in the log.
+const ABSENT_AFTER: Duration = Duration::from_secs(5);
 
 /// The time of the messages, in time that does not jump.
 pub(crate) struct MessageTime {
@@ -82,5 +85,19 @@ impl Conditions {
     /// A trigger's text.
     pub fn text(&self, trigger: usize) -> &str {
         self.0.text(trigger)
+    }
+}
+
+/// Names the triggers whose topics have not appeared some time after the first call, once: a name that was mistyped never appears. `now` is monotonic.
+pub(crate) fn warn_of_absent_topics(status: &TriggerStatus, due: &mut Option<Duration>, now: Duration) {
+    if now < *due.get_or_insert(now.saturating_add(ABSENT_AFTER)) {
+        return;
+    }
+    *due = Some(Duration::MAX);
+    for trigger in status.triggers.iter().filter(|trigger| !trigger.is_topic_known) {
+        tracing::warn!(
+            "trigger {}: its topic has not appeared among the recorded ones so far",
+            trigger.text
+        );
     }
 }

@@ -4,7 +4,7 @@ mod conditions;
 mod episodes;
 mod ring;
 
-pub(super) use conditions::{Conditions, MessageTime};
+pub(super) use conditions::{Conditions, MessageTime, warn_of_absent_topics};
 pub(super) use episodes::Episodes;
 pub use holdall_model::trigger::{Trigger, TriggerCount, TriggerOptions, TriggerStatus};
 pub(super) use ring::{Ring, RingPayload};

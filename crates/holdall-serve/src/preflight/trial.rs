@@ -181,6 +181,7 @@ fn of_trial(options: RecordOptions, scratch: &ScratchDirectory, available_bytes:
         },
         limits: RecordingLimits::default(),
         triggers: None,
+        promote: None,
         start_paused: false,
         use_sim_time: false,
         events: None,

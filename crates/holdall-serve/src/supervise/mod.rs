@@ -23,7 +23,7 @@ pub use service_manager::ServiceManager;
 use holdall_io::clock::Clock;
 use holdall_io::range_lock::Waiting;
 use holdall_model::units::counted;
-use holdall_record::{RecordControl, status::RecordStatus};
+use holdall_record::{RecordControl, RecordObserver, status::RecordStatus};
 use holdall_tools::upload::{BesideRecording, UploadError, UploadReport};
 use line_command::LineCommand;
 use promotions::Promotions;
@@ -75,6 +75,8 @@ pub struct Supervision {
     alarm_command: Option<AlarmCommand>,
     upload: Option<BesideRecording>,
     promotions: Promotions,
+    /// Set where events promote parts of the ring.
+    promoting: Option<RecordObserver>,
 }
 
 impl Supervision {
@@ -94,6 +96,7 @@ impl Supervision {
             alarm_command: None,
             upload: None,
             promotions: Promotions::default(),
+            promoting: None,
         }
     }
 
@@ -130,6 +133,11 @@ impl Supervision {
     /// Uploads each file that is complete. The recording must list them.
     pub fn set_upload(&mut self, upload: Option<BesideRecording>) {
         self.upload = upload;
+    }
+
+    /// Copies the parts of its ring that events want. The recording must list them.
+    pub fn set_promoting(&mut self, observer: Option<RecordObserver>) {
+        self.promoting = observer;
     }
 
     /// Sends the rest of a recording that has ended; `None` if it is not uploaded. See [`BesideRecording::finish`].
@@ -170,7 +178,8 @@ impl Supervision {
 
     /// Whether something waits for each check: a service manager, a command, or an upload.
     pub fn is_waited_for(&self) -> bool {
-        self.service_manager.is_some() || self.commands().next().is_some() || self.upload.is_some()
+        let has_command = self.commands().next().is_some();
+        self.service_manager.is_some() || has_command || self.upload.is_some() || self.promoting.is_some()
     }
 
     /// Reports that the recording runs.
@@ -236,6 +245,14 @@ impl Supervision {
         }
         if let Some(command) = self.alarm_command.as_mut().filter(|it| it.0.has_room()) {
             command.add(control.directory(), control.take_alarm_changes());
+        }
+        if let Some(observer) = &self.promoting {
+            for window in control.take_ring_windows() {
+                let begun = self
+                    .promotions
+                    .begin_window(window, control.clone(), observer.clone());
+                self.past.note_event("promote", &begun);
+            }
         }
         for command in [
             self.file_command.as_mut().map(|it| &mut it.0),

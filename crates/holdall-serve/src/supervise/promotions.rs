@@ -11,7 +11,7 @@ use holdall_io::{
     process::set_thread_nice,
 };
 use holdall_model::{selection::Selection, text::Outside, time::Timestamp, units::counted};
-use holdall_record::{RecordControl, RecordObserver};
+use holdall_record::{RecordControl, RecordObserver, RingWindow};
 use holdall_tools::tools::{Choice, Job, LatchedMode, OutputOptions, Written, expired_after, run};
 use serde_json::{Value, json};
 use std::{
@@ -44,6 +44,9 @@ const AHEAD_MAX: Duration = Duration::from_secs(3600);
 
 /// How long the last messages of a span are waited for until they are durable.
 const DURABLE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Numbers of bags of events beside a ring that are tried.
+const EVENTS_MAX: u32 = 100_000;
 
 /// Time between two looks at copies that wait.
 const POLL: Duration = Duration::from_millis(100);
@@ -87,6 +90,21 @@ impl Promotion {
             end,
             topics: topics(&request["topics"])?,
         })
+    }
+
+    /// What events want, in the next bag beside the ring: one that does not exist, and `is_taken` by no other copy.
+    fn of_window(window: &RingWindow, ring: &Path, is_taken: impl Fn(&Path) -> bool) -> Self {
+        let name = ring.file_name().unwrap_or_default().to_string_lossy();
+        let named = |number| ring.with_file_name(format!("{name}_event_{number}"));
+        let is_free = |path: &PathBuf| !(is_taken(path) || holdall_io::fs::exists(path).unwrap_or(true));
+        let output = (1..EVENTS_MAX).map(named).find(is_free);
+        Self {
+            ring: ring.to_owned(),
+            output: output.unwrap_or_else(|| named(EVENTS_MAX)),
+            start: Some(Moment::At(window.span.start)),
+            end: Some(Moment::At(window.span.until)),
+            topics: Vec::new(),
+        }
     }
 
     /// When its last message may come, where the request says so.
@@ -223,6 +241,15 @@ fn topics(value: &Value) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// Refuses a span that would keep files for long.
+fn refuse_late(until: Option<Timestamp>) -> Result<(), String> {
+    let latest = SystemClock.now().saturating_add(AHEAD_MAX);
+    match until {
+        Some(until) if until > latest => Err("\"to\" is more than an hour ahead".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// Whether all messages of a span can be read.
 type IsThere = Box<dyn FnMut() -> bool + Send>;
 
@@ -303,6 +330,28 @@ struct Queue {
     last: u64,
 }
 
+impl Queue {
+    /// Adds a copy to those that are remembered.
+    fn add(&mut self, promotion: Promotion) -> Arc<Copy> {
+        self.last += 1;
+        let copy = Arc::new(Copy {
+            number: self.last,
+            promotion,
+            phase: Mutex::new(Phase::Waiting),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+        });
+        while self.copies.len() >= KEPT_MAX {
+            let Some(old) = self.copies.iter().position(|copy| copy.is_over()) else {
+                break;
+            };
+            self.copies.remove(old);
+        }
+        self.copies.push_back(Arc::clone(&copy));
+        copy
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
@@ -327,13 +376,33 @@ impl Promotions {
         control: RecordControl,
         observer: RecordObserver,
     ) -> Result<Value, String> {
-        let mut span = SpanOnDisk {
-            until: promotion.until(),
-            control,
-            observer,
-            wanted: None,
-        };
-        self.begin_when(promotion, Box::new(move || span.is_there()))
+        let until = promotion.until();
+        refuse_late(until)?;
+        let mut span = SpanOnDisk::new(until, control, observer);
+        self.begin_when(promotion, None, Box::new(move || span.is_there()))
+    }
+
+    /// Copies what events want of the ring of this recording into the next bag beside it; what cannot be copied is among those that failed. Returns
+    /// a line about it.
+    pub fn begin_window(
+        &self,
+        window: RingWindow,
+        control: RecordControl,
+        observer: RecordObserver,
+    ) -> String {
+        let queue = lock(&self.0.queue);
+        let is_taken = |path: &Path| queue.copies.iter().any(|copy| copy.promotion.output == path);
+        let promotion = Promotion::of_window(&window, control.directory(), is_taken);
+        drop(queue);
+        let name = promotion.output.file_name().unwrap_or_default();
+        let line = format!("{}: {}", name.to_string_lossy(), window.reason);
+        // It is over by the clock of the messages.
+        let mut span = SpanOnDisk::new(None, control, observer);
+        let begun = self.begin_when(promotion.clone(), window.hold, Box::new(move || span.is_there()));
+        if let Err(reason) = begun {
+            lock(&self.0.queue).add(promotion).end(Phase::Failed(reason));
+        }
+        line
     }
 
     /// Copies a part of a ring: what its files have, of one that is being recorded once the span is over.
@@ -343,17 +412,20 @@ impl Promotions {
     pub fn begin(&self, promotion: Promotion) -> Result<Value, String> {
         let (ring, until) = (promotion.ring.clone(), promotion.until());
         let is_over = move || until <= Some(SystemClock.now()) || writer_of_bag(&ring).is_none();
-        self.begin_when(promotion, Box::new(is_over))
+        refuse_late(until)?;
+        self.begin_when(promotion, None, Box::new(is_over))
     }
 
-    fn begin_when(&self, promotion: Promotion, is_there: IsThere) -> Result<Value, String> {
+    /// Copies it once `is_there`; `hold` is what keeps its files already.
+    fn begin_when(
+        &self,
+        promotion: Promotion,
+        hold: Option<Hold>,
+        is_there: IsThere,
+    ) -> Result<Value, String> {
         let output = promotion.output.display().to_string();
         if holdall_io::fs::exists(&promotion.output).unwrap_or(true) {
             return Err(format!("{output} exists"));
-        }
-        let latest = SystemClock.now().saturating_add(AHEAD_MAX);
-        if promotion.until().is_some_and(|until| until > latest) {
-            return Err("\"to\" is more than an hour ahead".to_owned());
         }
         let mut queue = lock(&self.0.queue);
         if queue.waiting.len() >= WAITING_MAX {
@@ -366,15 +438,7 @@ impl Promotions {
         let span = (at(promotion.start.as_ref()), promotion.until());
         // The files of a ring that is not being recorded stay.
         let writer = writer_of_bag(&promotion.ring);
-        let hold = writer.and_then(|_| Hold::take(&promotion.ring, span.0, span.1));
-        queue.last += 1;
-        let copy = Arc::new(Copy {
-            number: queue.last,
-            promotion,
-            phase: Mutex::new(Phase::Waiting),
-            done: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-        });
+        let hold = hold.or_else(|| writer.and_then(|_| Hold::take(&promotion.ring, span.0, span.1)));
         if !queue.has_worker {
             let working = self.clone();
             let name = "promote".to_owned();
@@ -382,13 +446,7 @@ impl Promotions {
             started.map_err(|error| format!("no thread can be started: {error}"))?;
             queue.has_worker = true;
         }
-        while queue.copies.len() >= KEPT_MAX {
-            let Some(old) = queue.copies.iter().position(|copy| copy.is_over()) else {
-                break;
-            };
-            queue.copies.remove(old);
-        }
-        queue.copies.push_back(Arc::clone(&copy));
+        let copy = queue.add(promotion);
         let number = copy.number;
         queue.waiting.push(Waiting { copy, hold, is_there });
         Ok(json!({"ok": true, "number": number, "output": output}))
@@ -474,6 +532,15 @@ struct SpanOnDisk {
 }
 
 impl SpanOnDisk {
+    fn new(until: Option<Timestamp>, control: RecordControl, observer: RecordObserver) -> Self {
+        Self {
+            control,
+            observer,
+            until,
+            wanted: None,
+        }
+    }
+
     fn is_there(&mut self) -> bool {
         if !self.control.is_recording() {
             return self.control.wait_finished(Duration::ZERO);
@@ -546,7 +613,7 @@ mod tests {
         }
         assert_eq!(promotions.json()[0]["state"], json!("failed"));
         promotions
-            .begin_when(wanted("second"), Box::new(|| false))
+            .begin_when(wanted("second"), None, Box::new(|| false))
             .unwrap();
         let again = promotions.begin(wanted("second")).unwrap_err();
         assert!(again.contains("waits already"), "{again}");

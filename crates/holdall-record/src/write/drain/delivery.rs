@@ -92,7 +92,10 @@ impl Delivery {
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
         match definition {
             Some(definition) if self.is_recoded(topic, &info) => {
-                self.writer.add_received(topic, &info, &definition);
+                if let Some(followers) = self.writer.followers() {
+                    followers.add_topic(topic, &info, &definition, true);
+                }
+                self.writer.judge_received_topic(topic, &info, &definition);
                 self.recoding.add(topic, info, definition);
             }
             Some(definition) => self.writer.add_topic(topic, info, definition),
@@ -201,7 +204,10 @@ impl Delivery {
 
     fn pack_or_write(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
         if self.recoding.has(entry.topic) && !self.writer.has_further_type(&entry) {
-            self.writer.see_received(&entry, payload.as_payload());
+            if let Some(followers) = self.writer.followers() {
+                followers.received(&entry, payload.as_payload());
+            }
+            self.writer.judge_received(&entry, payload.as_payload());
             return self.recoding.give(entry, payload, received);
         }
         if self.packing.is_on() {

@@ -4,8 +4,10 @@ mod channels;
 mod commands;
 mod delivery;
 mod durable;
+mod followers;
 mod markers;
 mod packing;
+mod promoting;
 mod recoding;
 mod retain;
 mod runs;
@@ -18,6 +20,7 @@ mod writer;
 
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
+pub use promoting::{PromoteOptions, RingWindow};
 pub(crate) use shared::COMMANDS_MAX;
 pub use shared::{DrainShared, DrainStatus};
 pub use thread::DrainThread;
@@ -33,6 +36,7 @@ use crate::{
 };
 use delivery::{Delivery, Route};
 use durable::Durable;
+use followers::Followers;
 use holdall_bag::writer::{BagWriter, ClosedBag, CompressionMode, CompressionOptions, WriteError};
 use holdall_io::{clock::Clock, disk::WritePath, mutex::lock, wait::Wait};
 use holdall_model::{
@@ -44,10 +48,12 @@ use holdall_model::{
     unheard::{names_to_custom_data, not_heard_to_custom_data},
 };
 use markers::Markers;
+use promoting::Promoting;
 use retain::Retaining;
 use shared::DrainRequests;
 use space::Space;
 use std::{
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -153,9 +159,19 @@ impl Drain {
         self
     }
 
-    /// Has episodes started and stopped by what is written. Called before the first topic.
-    pub(crate) fn with_episodes(mut self, episodes: Option<Episodes>) -> Self {
-        self.delivery.writer().set_episodes(episodes);
+    /// Has episodes started and stopped by what is written, and parts of the ring in `directory` promoted. Called before the first topic.
+    pub(crate) fn with_followers(
+        mut self,
+        episodes: Option<Episodes>,
+        promote: Option<PromoteOptions>,
+        directory: &Path,
+        time: MessageTime,
+    ) -> Self {
+        let shared = Arc::clone(&self.shared);
+        let promoting = promote.map(|options| Promoting::new(options, directory.to_owned(), time, shared));
+        self.delivery
+            .writer()
+            .set_followers(Followers::new(episodes, promoting));
         self
     }
 
@@ -231,6 +247,9 @@ impl Drain {
         }
         self.follow_given_up();
         self.mark_episodes(false);
+        if let Some(promoting) = self.promoting() {
+            promoting.step(last, now);
+        }
         self.delivery.pass_to_judge(last, now);
         if let Err(error) = self.maintain(now) {
             self.delivery.writer().fail(error);
@@ -291,7 +310,14 @@ impl Drain {
         if let Some(triggered) = &mut self.triggered {
             triggered.add_requested(events);
             self.markers.add(triggered.take_markers());
+        } else if let Some(promoting) = self.promoting() {
+            promoting.add_requested(events);
         }
+    }
+
+    /// The events that promote parts of the ring, if there are any.
+    fn promoting(&mut self) -> Option<&mut Promoting> {
+        self.delivery.writer().followers()?.promoting()
     }
 
     /// Gives a topic its definition, and writes the messages held back for it.
@@ -449,12 +475,16 @@ impl Drain {
         self.delivery.write_all_recoded(Wait::UntilReady);
         self.mark_episodes(true);
         self.run_commands();
+        if let Some(promoting) = self.promoting() {
+            promoting.finish();
+        }
     }
 
     /// Requests markers of the episodes that messages have started and stopped, and of topics whose encoders do not follow.
     fn mark_episodes(&mut self, is_end: bool) {
-        let episodes = self.delivery.writer().take_episode_markers(is_end);
-        for marker in episodes.into_iter().chain(self.delivery.take_markers()) {
+        let followers = self.delivery.writer().followers();
+        let episodes = followers.map(|followers| followers.take_episode_markers(is_end));
+        for marker in episodes.into_iter().flatten().chain(self.delivery.take_markers()) {
             tracing::info!("{}", marker.name);
             if !self.shared.mark(marker) {
                 tracing::warn!("a marker is not in the bag: it has as many as it may have");

@@ -1,6 +1,6 @@
 //! State that the drain shares with the recorder: its queue of commands, its state, and its finished files.
 
-use super::{DrainCommand, RequestedEvent};
+use super::{DrainCommand, RequestedEvent, RingWindow};
 use crate::{
     events::FinishedFile, limits::ReachedLimit, step_wait::StepWait, trigger::TriggerStatus,
     write::survival::SurvivalLog,
@@ -75,6 +75,9 @@ const FINISHED_FILES_MAX: usize = 1024;
 /// So many complete files that no caller has taken are enough.
 const COMPLETE_FILES_MAX: usize = 1024;
 
+/// So many parts of a ring that no caller has taken are enough: each keeps files.
+const RING_WINDOWS_MAX: usize = 32;
+
 /// State that the drain shares with the recorder.
 #[derive(Debug, Default)]
 pub struct DrainShared {
@@ -85,6 +88,8 @@ pub struct DrainShared {
     finished: Mutex<Vec<FinishedFile>>,
     /// Files that are whole and durable, where the recording lists them.
     complete: Mutex<Vec<PathBuf>>,
+    /// Parts of the ring that events want, at most [`RING_WINDOWS_MAX`].
+    ring_windows: Mutex<Vec<RingWindow>>,
     survival: SurvivalLog,
     /// Markers requested so far.
     markers: AtomicUsize,
@@ -251,6 +256,24 @@ impl DrainShared {
     /// Files that are complete since the last call.
     pub(crate) fn take_complete(&self) -> Vec<PathBuf> {
         std::mem::take(&mut *lock(&self.complete))
+    }
+
+    /// Lists a part of the ring for [`Self::take_ring_windows`], if there is room.
+    pub(super) fn add_ring_window(&self, window: RingWindow) {
+        let mut windows = lock(&self.ring_windows);
+        if windows.len() < RING_WINDOWS_MAX {
+            windows.push(window);
+        } else {
+            tracing::warn!(
+                "event {:?}: not copied, {RING_WINDOWS_MAX} wait already",
+                window.reason
+            );
+        }
+    }
+
+    /// Parts of the ring that events want since the last call.
+    pub(crate) fn take_ring_windows(&self) -> Vec<RingWindow> {
+        std::mem::take(&mut *lock(&self.ring_windows))
     }
 
     /// Nothing more is stored.

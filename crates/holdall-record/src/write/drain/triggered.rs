@@ -8,7 +8,7 @@ use crate::{
     Setting,
     cache::{CacheEntry, Place, Segment, Stored},
     options::TriggerOptions,
-    trigger::{Conditions, MessageTime, Ring, RingPayload, TriggerStatus},
+    trigger::{Conditions, MessageTime, Ring, RingPayload, TriggerStatus, warn_of_absent_topics},
     write::{checkpoint::Checkpoints, waiting::HeldPayload},
 };
 use holdall_model::{
@@ -25,9 +25,6 @@ const STEP_BYTES_MAX: usize = 4 << 20;
 
 /// Messages that leave the ring in one step.
 const STEP_MESSAGES_MAX: usize = 10_000;
-
-/// Topics that have not appeared by then are named in the log.
-const ABSENT_AFTER: Duration = Duration::from_secs(5);
 
 /// How often the state of the ring is reported.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -284,7 +281,7 @@ impl Triggered {
     pub fn end_step(&mut self) {
         let now = self.last_step;
         self.wanted.forget_old(self.ring.oldest_time());
-        self.warn_of_absent_topics(now);
+        warn_of_absent_topics(&self.status, &mut self.absent_due, now);
         if now >= self.next_status {
             self.next_status = now + STATUS_INTERVAL;
             self.publish();
@@ -309,22 +306,6 @@ impl Triggered {
         self.status.waiting_bytes = self.ring.bytes() as u64;
         let triggered = Some(self.status.clone());
         self.shared.update_status(|status| status.triggered = triggered);
-    }
-
-    /// A name that was mistyped never appears.
-    fn warn_of_absent_topics(&mut self, now: Duration) {
-        let due = *self.absent_due.get_or_insert(now.saturating_add(ABSENT_AFTER));
-        if now < due {
-            return;
-        }
-        self.absent_due = Some(Duration::MAX);
-        let triggers = self.status.triggers.iter();
-        for trigger in triggers.filter(|trigger| !trigger.is_topic_known) {
-            tracing::warn!(
-                "trigger {}: its topic has not appeared among the recorded ones so far",
-                trigger.text
-            );
-        }
     }
 
     /// The oldest message must go although it could be wanted.

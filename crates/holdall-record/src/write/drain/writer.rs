@@ -1,12 +1,11 @@
 //! Writes messages into the bag, one after the other, and accounts for each: written, left out, or lost after the first failure.
 
-use super::{channels::Channels, runs::Runs, shared::DrainShared, watch::Watch};
+use super::{channels::Channels, followers::Followers, runs::Runs, shared::DrainShared, watch::Watch};
 use crate::{
     cache::CacheEntry,
     clock_watch::ClockWatch,
     contract::Tap,
     events::FinishedFile,
-    trigger::Episodes,
     write::{
         checkpoint::{Checkpoints, account_for, by_topic_of_recording, count_repeated, ledger_record},
         drain::DrainStatus,
@@ -24,7 +23,6 @@ use holdall_model::{
         LossStage,
         ledger::{Interval, Ledger},
     },
-    marker::Marker,
     message::PayloadRef,
     qos::QosProfile,
     recoding::live::Recoded,
@@ -59,8 +57,8 @@ pub(super) struct Writer {
     is_packed: bool,
     /// `None` without a contract.
     tap: Option<Box<Tap>>,
-    /// `None` unless messages start and stop episodes.
-    episodes: Option<Box<Episodes>>,
+    /// `None` unless something follows the messages.
+    followers: Option<Box<Followers>>,
 }
 
 impl Writer {
@@ -84,7 +82,7 @@ impl Writer {
             merge_publishers: options.merge_publishers,
             is_packed: false,
             tap: None,
-            episodes: None,
+            followers: None,
         }
     }
 
@@ -120,15 +118,14 @@ impl Writer {
         self.tap = Some(Box::new(tap));
     }
 
-    /// Has episodes started and stopped by what is written.
-    pub fn set_episodes(&mut self, episodes: Option<Episodes>) {
-        self.episodes = episodes.map(Box::new);
+    /// Has what is written followed.
+    pub fn set_followers(&mut self, followers: Option<Box<Followers>>) {
+        self.followers = followers;
     }
 
-    /// The markers of episodes since the last call; see [`Episodes::take_markers`].
-    pub fn take_episode_markers(&mut self, is_end: bool) -> Vec<Marker> {
-        let episodes = self.episodes.as_mut();
-        episodes.map_or_else(Vec::new, |episodes| episodes.take_markers(is_end))
+    /// What follows the messages, if anything.
+    pub fn followers(&mut self) -> Option<&mut Followers> {
+        self.followers.as_deref_mut()
     }
 
     /// Passes on what was written to the judge; see [`Tap::pass`].
@@ -140,44 +137,37 @@ impl Writer {
 
     /// Lets the judge see a message before it is packed.
     pub fn judge_unpacked(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
-        if (self.tap.is_some() || self.episodes.is_some())
+        if (self.tap.is_some() || self.followers.is_some())
             && let Some(topic) = self.channels.find(entry, &self.ledger)
         {
             self.judge(topic, entry, payload);
         }
     }
 
-    /// A topic whose messages get another form before they are written: the judge and the episodes see what was received.
-    pub fn add_received(&mut self, topic: TopicId, info: &TopicInfo, definition: &MessageDefinition) {
+    /// Lets the judge know of a topic whose messages get another form before they are written: it sees them as they were received.
+    pub fn judge_received_topic(&mut self, topic: TopicId, info: &TopicInfo, definition: &MessageDefinition) {
         if let Some(tap) = &mut self.tap {
             tap.add_received(topic, info, definition);
         }
-        if let Some(episodes) = &mut self.episodes {
-            episodes.switch.add_topic(topic, info, true);
-            episodes.define(topic, definition);
-        }
     }
 
-    /// Lets the judge and the episodes see a message of such a topic.
-    pub fn see_received(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
+    /// Lets the judge see a message of such a topic.
+    pub fn judge_received(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
         if let Some(tap) = &mut self.tap {
             tap.received(entry, payload);
         }
-        if let Some(episodes) = &mut self.episodes {
-            episodes.switch.received(entry.topic, entry.log_time, payload);
-        }
     }
 
-    /// Lets the judge and the episodes see a message of a topic of the bag.
+    /// Lets the judge and the followers see a message of a topic of the bag.
     #[inline]
     fn judge(&mut self, topic: BagTopic, entry: &CacheEntry, payload: PayloadRef<'_>) {
         if let Some(tap) = &mut self.tap {
             tap.message(topic, entry, payload);
         }
-        if let Some(episodes) = &mut self.episodes
+        if let Some(followers) = &mut self.followers
             && self.channels.own(entry.topic) == Some(topic)
         {
-            episodes.switch.message(entry.topic, entry.log_time, payload);
+            followers.message(entry, payload);
         }
     }
 
@@ -226,9 +216,8 @@ impl Writer {
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
         let is_judged = self.tap.as_ref().is_some_and(|tap| !tap.has_received(topic));
         let judged = is_judged.then(|| (info.clone(), definition.clone()));
-        if let Some(episodes) = &mut self.episodes {
-            episodes.switch.add_topic(topic, &info, false);
-            episodes.define(topic, &definition);
+        if let Some(followers) = &mut self.followers {
+            followers.add_topic(topic, &info, &definition, false);
         }
         match self.bag.add_topic(ChannelInfo {
             topic: info,
@@ -300,8 +289,8 @@ impl Writer {
 
     /// Gives a topic that is in the bag its definition.
     pub fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
-        if let Some(episodes) = &mut self.episodes {
-            episodes.define(topic, &definition);
+        if let Some(followers) = &mut self.followers {
+            followers.define(topic, &definition);
         }
         if let Some(tap) = &mut self.tap {
             tap.define_received(topic, &definition);
