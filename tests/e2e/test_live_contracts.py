@@ -65,10 +65,16 @@ def test_a_recording_is_judged_while_it_runs_as_its_bag_is_afterwards(world):
     state, kind, topic, text, *_ = lines[0]
     assert (state, kind, topic) == ("begin", "contract", "/scan"), lines
     assert text == "/scan: contract: gap: no message for 1 s (the lidar stopped)"
-    assert metrics(address)["holdall_alarms_active"][(("kind", "contract"),)] >= 1
+    values = metrics(address)
+    assert values["holdall_alarms_active"][(("kind", "contract"),)] >= 1
+    assert values["holdall_contract_outcome"] == {(("outcome", word),): int(word == "failed") for word in ("passed", "warned", "unknown", "failed")}
+    assert values["holdall_contract_broken_rules"][(("severity", "fail"), ("topic", "/scan"))] >= 1
+    assert values["holdall_contract_broken_rules"][(("severity", "fail"), ("topic", "/imu"))] == 0 and values["holdall_contract_not_judged_total"][()] == 0
     status = world.run("control", world.folder / "socket", "status")
     assert json.loads(status.stdout)["status"]["contract"]["outcome"] == "failed", status
-    assert json.loads(ask(address, "GET", "/api/status")[1])["status"]["contract"]["outcome"] == "failed"
+    # The page has the state of the last half second.
+    shown = until(lambda: (shown := json.loads(ask(address, "GET", "/api/status")[1])["status"])["topics"]["/scan"]["contract"]["failed"] and shown, "the gap")
+    assert shown["contract"]["outcome"] == "failed" and "gap" in shown["topics"]["/scan"]["contract"]["failed"]
     level, message, values = Diagnostics(world, ["contract"]).next()[1]["contract"]
     assert level == ERROR and ": contract" in message and int(values["broken_rules"]) >= 2, (message, values)
     talker.process.send_signal(signal.SIGUSR1)
@@ -81,6 +87,9 @@ def test_a_recording_is_judged_while_it_runs_as_its_bag_is_afterwards(world):
     verdict = live["verdict"]
     expected = [("gap", "/scan"), ("never", "/imu"), ("never", "/words"), ("rate", "/scan"), ("required", "/never")]
     assert wrong(verdict) == expected, verdict
+    by_topic = {topic: standing["failed"] + standing["warned"] for topic, standing in live["topics"].items()}
+    assert sorted((kind, topic) for topic, kinds in by_topic.items() for kind in kinds) == expected and live["bag"]["failed"] == []
+    assert live["topics"]["/imu"]["warned"] == ["never"] and live["topics"]["/scan"]["outcome"] == "failed", live["topics"]
     assert verdict == afterwards(world, bag, contract, 4)
     unknown = {(rule["kind"], rule["topic"]): rule["reason"] for rule in verdict["rules"] if rule["outcome"] == "unknown"}
     assert unknown[("latency", "/words")] == "std_msgs/msg/String has no header.stamp"
@@ -197,6 +206,21 @@ def test_pages_and_pictures_of_the_bag_show_where_the_contract_was_broken(world,
     assert "while it was recorded" in shown and "/words: " in shown
     browser.photograph(world.folder / "page.png")
     assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+
+
+def test_the_page_of_a_recording_shows_the_verdict_of_each_topic(world, browser):
+    contract = contract_in(world, "version: 1\ntopics:\n  /scan: {gap: 1s}\n  /imu: {never: {expression: 'angular_velocity.z > 0.9', severity: warn}}\n  /words: {size: {max: 200}}\n")
+    talker = world.talker({**SCAN, "count": 20}, IMU, WORDS, {"topic": "/other", "type": "std_msgs/msg/String", "rate_hz": 10, "count": None})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--contract", contract, "--web", "127.0.0.1:0")
+    browser.look(1280, 900, "light")
+    browser.open(served(recorder).link)
+    rows = "JSON.stringify(Object.fromEntries([...document.querySelectorAll('#rows tr:not(.detail)')].map(row => [row.cells[0].textContent, row.cells[7].textContent])))"
+    wanted = {"/scan": "failed: gap", "/imu": "warned: never", "/words": "passed", "/other": "–"}
+    until(lambda: wanted.items() <= json.loads(browser.script(rows)).items(), "the verdicts")
+    assert "contract failed so far" in browser.script("document.getElementById('state').textContent")
+    assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+    assert recorder.stop()[0] == 4
 
 
 def by_rule(verdict):

@@ -304,6 +304,18 @@ impl Judge {
             .unwrap_or_default()
     }
 
+    /// Each rule on each topic with what is known until now: the topic, the kind of the rule, and whether it is broken.
+    pub(super) fn standings(&self) -> impl Iterator<Item = (Option<&str>, &str, Outcome)> {
+        self.meters().map(|(topic, meter)| {
+            let rule = &self.contract.rules[meter.rule];
+            let outcome = match meter.is_broken() {
+                true => of_severity(rule.severity),
+                false => Outcome::Passed,
+            };
+            (topic, rule.kind(), outcome)
+        })
+    }
+
     /// The contract.
     pub fn contract(&self) -> &Arc<Contract> {
         &self.contract

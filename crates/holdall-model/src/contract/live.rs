@@ -4,6 +4,7 @@ use super::{
     judge::{Arrival, Judge, TopicSlot},
     parse::{Contract, Rule, Severity},
     sample::Sample,
+    standing::Standings,
     topic::plan_of,
     verdict::{Ending, Outcome, Verdict, Violation},
 };
@@ -76,6 +77,9 @@ pub struct ContractStatus {
     pub broken: usize,
     /// Messages and topics that were not judged.
     pub not_judged: u64,
+    /// What is known of each topic.
+    #[serde(flatten)]
+    pub standings: Standings,
     /// At the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -237,11 +241,17 @@ impl LiveJudge {
     pub fn status(&self) -> ContractStatus {
         let judge = self.judge.as_ref();
         let outcome = judge.map(Judge::outcome).unwrap_or_default();
+        let of_verdict = self.verdict.as_ref().map(|verdict| {
+            let rules = verdict.rules.iter();
+            Standings::of(rules.map(|rule| (rule.topic.as_deref(), &*rule.kind, rule.outcome)))
+        });
+        let of_judge = || judge.map(|judge| Standings::of(judge.standings()));
         ContractStatus {
             name: self.contract.name.clone(),
             outcome: self.verdict.as_ref().map_or(outcome, |verdict| verdict.outcome),
             broken: self.broken.len(),
             not_judged: judge.map_or(0, Judge::not_judged),
+            standings: of_verdict.or_else(of_judge).unwrap_or_default(),
             verdict: self.verdict.clone(),
         }
     }

@@ -23,6 +23,7 @@ mod sample;
 mod schema;
 mod sentence;
 mod skew;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod topic;
@@ -40,5 +41,6 @@ pub use record::{CONTRACT_CUSTOM_KEY, CONTRACT_RECORD, ContractRecord};
 pub use sample::{Sample, Want};
 pub use schema::json_schema;
 pub use sentence::sentence;
+pub use standing::{Standing, Standings};
 pub use topic::{plan_of, want_of};
 pub use verdict::{Ending, Lost, Outcome, RuleVerdict, Verdict, Violation};

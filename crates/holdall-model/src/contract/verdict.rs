@@ -34,6 +34,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 4] = [Self::Passed, Self::Warned, Self::Unknown, Self::Failed];
+
     /// Its name in reports and catalogs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,9 +1,13 @@
 //! A recording's counters as OpenMetrics text, for Prometheus and compatible programs.
 
 use holdall_io::{disk::DiskError, fs::write_atomically_unsynced};
-use holdall_model::{alarm::AlarmKind, loss::LossSums};
+use holdall_model::{
+    alarm::AlarmKind,
+    contract::{Outcome, Severity},
+    loss::LossSums,
+};
 use holdall_play::status::PlayStatus;
-use holdall_record::status::{AlarmStatus, RecordStatus, TriggerStatus};
+use holdall_record::status::{AlarmStatus, ContractStatus, RecordStatus, TriggerStatus};
 use std::{
     collections::BTreeSet,
     fmt::{Display, Write},
@@ -126,6 +130,9 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
         );
     }
     add_alarms(&mut text, &status.alarms);
+    if let Some(contract) = &status.contract {
+        add_contract(&mut text, contract);
+    }
     gauge(
         &mut text,
         "paused",
@@ -262,6 +269,45 @@ fn topics_with_alarms(status: &AlarmStatus) -> BTreeSet<(&str, AlarmKind)> {
         .collect()
 }
 
+/// Adds what a contract says until now: every outcome and every topic has a value, so that the first broken rule of one is a change.
+fn add_contract(text: &mut String, status: &ContractStatus) {
+    let is_it = |outcome: &Outcome| u8::from(*outcome == status.outcome);
+    gauge(
+        text,
+        "contract_outcome",
+        "1 for what the contract says until now, or at the end",
+        Outcome::ALL
+            .iter()
+            .map(|outcome| (vec![("outcome", outcome.as_str())], is_it(outcome))),
+    );
+    let standings = &status.standings;
+    let topics = standings
+        .topics
+        .iter()
+        .map(|(name, standing)| (name.as_str(), standing));
+    let broken = topics
+        .chain([("", &standings.bag)])
+        .flat_map(|(topic, standing)| {
+            [
+                (Severity::Fail, standing.failed.len()),
+                (Severity::Warn, standing.warned.len()),
+            ]
+            .map(|(severity, count)| (vec![("topic", topic), ("severity", severity.as_str())], count))
+        });
+    gauge(
+        text,
+        "contract_broken_rules",
+        "Rules that are broken until now, by topic; without one those about the whole recording",
+        broken,
+    );
+    counter(
+        text,
+        "contract_not_judged",
+        "Messages and topics that the contract did not judge",
+        one(status.not_judged),
+    );
+}
+
 /// Adds the metrics of a recording that waits for events.
 fn add_events(text: &mut String, status: &TriggerStatus) {
     let by_trigger = status.triggers.iter();
@@ -270,7 +316,7 @@ fn add_events(text: &mut String, status: &TriggerStatus) {
     counter(
         text,
         "events",
-        "Events recorded around, by trigger; without one on request",
+        "Events recorded around, or copied from the ring, by trigger; without one on request",
         by_trigger.chain(requested),
     );
     gauge(
@@ -350,7 +396,7 @@ pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall_model::{alarm::Alarm, loss::LossStage, time::Timestamp};
+    use holdall_model::{alarm::Alarm, contract::Standing, loss::LossStage, time::Timestamp};
     use holdall_record::status::{TopicStatus, TriggerCount};
     use std::{collections::BTreeMap, fs};
 
@@ -453,6 +499,40 @@ mod tests {
             "holdall_events_total{trigger=\"/v: x == \\\"a\\\"\"} 3",
             "holdall_events_total{trigger=\"\"} 2",
             "holdall_event_waiting_bytes 5",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_contract_has_its_outcome_and_broken_rules_by_topic() {
+        assert!(!open_metrics(&RecordStatus::default(), false).contains("holdall_contract"));
+        let mut contract = ContractStatus {
+            outcome: Outcome::Failed,
+            not_judged: 3,
+            ..ContractStatus::default()
+        };
+        let standing = Standing {
+            outcome: Outcome::Failed,
+            failed: vec!["gap".to_owned(), "rate".to_owned()],
+            ..Standing::default()
+        };
+        contract.standings.topics.insert("/scan".to_owned(), standing);
+        let status = RecordStatus {
+            contract: Some(contract),
+            ..RecordStatus::default()
+        };
+        let text = open_metrics(&status, false);
+        for line in [
+            "holdall_contract_outcome{outcome=\"failed\"} 1",
+            "holdall_contract_outcome{outcome=\"passed\"} 0",
+            "holdall_contract_broken_rules{topic=\"/scan\",severity=\"fail\"} 2",
+            "holdall_contract_broken_rules{topic=\"/scan\",severity=\"warn\"} 0",
+            "holdall_contract_broken_rules{topic=\"\",severity=\"fail\"} 0",
+            "holdall_contract_not_judged_total 3",
         ] {
             assert!(
                 text.lines().any(|found| found == line),

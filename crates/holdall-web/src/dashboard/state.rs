@@ -58,6 +58,7 @@ impl State {
         let full_in = free
             .filter(|_| bytes >= 1.0)
             .map(|free| (free as f64 / bytes).round());
+        add_standings(&mut status);
         let (rows, fallen) = self.note_topics(&mut status["topics"], now);
         let active = status["alarms"]["active"].as_array().into_iter().flatten();
         let active = active.filter_map(|alarm| alarm["text"].as_str().map(str::to_owned));
@@ -137,6 +138,35 @@ impl State {
     }
 }
 
+/// Adds to each topic what the contract says of it.
+fn add_standings(status: &mut Value) {
+    let standings = status
+        .get_mut("contract")
+        .and_then(|contract| contract.get_mut("topics"));
+    let Some(Value::Object(standings)) = standings.map(Value::take) else {
+        return;
+    };
+    for (name, standing) in &standings {
+        if let Some(topic) = status["topics"].get_mut(name) {
+            topic["contract"] = standing.clone();
+        }
+    }
+    status["contract"]["topics"] = Value::Object(standings);
+}
+
+/// The outcome of a topic's rules with those that are broken: `failed: rate, gap`.
+fn standing(topic: &Value) -> Option<String> {
+    let standing = &topic["contract"];
+    let outcome = standing["outcome"].as_str()?;
+    let broken = ["failed", "warned"].map(|key| standing[key].as_array());
+    let broken = broken.into_iter().flatten().flatten().filter_map(Value::as_str);
+    let broken: Vec<&str> = broken.collect();
+    Some(match broken.is_empty() {
+        true => outcome.to_owned(),
+        false => cut(&format!("{outcome}: {}", broken.join(", "))),
+    })
+}
+
 /// Lists that grow with the system are cut for the page; their whole is in the status.
 fn shortened(key: &str, value: &Value) -> Value {
     match value {
@@ -149,6 +179,13 @@ fn shortened(key: &str, value: &Value) -> Value {
         }
         Value::Array(list) => list.iter().take(NAMED_MAX).map(named).collect(),
         // Events that a recording waits for: texts of any length.
+        // Topics are rows, and a verdict has all violations.
+        Value::Object(contract) if key == "contract" => json!({
+            "outcome": contract.get("outcome"),
+            "broken": contract.get("broken"),
+            "not_judged": contract.get("not_judged"),
+            "ended": contract.contains_key("verdict"),
+        }),
         _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),
         _ => value.clone(),
     }
@@ -212,13 +249,14 @@ fn viewer(viewer: &Value) -> Value {
     json!({"peer": viewer["peer"], "topics": topics().count(), "sent": sum("sent"), "left_out": sum("left_out")})
 }
 
-/// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen, a node that publishes it.
+/// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen, a node that publishes it, what the contract says of it.
 fn row(name: &str, topic: &Value) -> Row {
     let stages = topic["lost"].as_object().into_iter().flatten();
     let lost: u64 = stages
         .filter_map(|(_, count)| count.as_u64())
         .fold(0, u64::saturating_add);
     let is_fallen = topic["fallen"] == json!(true);
+    let is_broken = topic["contract"]["outcome"] == json!("failed");
     let bytes = topic["bytes_per_s"].as_f64().unwrap_or(0.0) as u64;
     Row {
         cells: json!([
@@ -231,8 +269,9 @@ fn row(name: &str, topic: &Value) -> Row {
             topic["publishers"],
             u8::from(is_fallen),
             topic["nodes"][0].as_str().map(cut),
+            standing(topic),
         ]),
-        rank: (is_fallen, lost > 0, bytes),
+        rank: (is_fallen || is_broken, lost > 0, bytes),
     }
 }
 
@@ -304,6 +343,7 @@ mod tests {
                 0,
                 1,
                 0,
+                null,
                 null
             ])
         );
@@ -311,6 +351,33 @@ mod tests {
             (&event["hz"], &event["kind"]),
             (&json!(10.0), &json!("recording"))
         );
+    }
+
+    #[test]
+    fn a_topic_has_what_the_contract_says_of_it() {
+        let mut reply = reply(2, 5);
+        let rules = json!({"outcome": "failed", "failed": ["rate"], "warned": ["gap"]});
+        let others = json!({"outcome": "passed", "failed": [], "warned": []});
+        reply["status"]["contract"] = json!({
+            "outcome": "failed", "broken": 2, "not_judged": 0, "verdict": {"violations": vec!["x"; 5000]},
+            "topics": {"/a/topic/with/some/long/name/0": rules, "/a/topic/with/some/long/name/1": others, "/absent": rules},
+        });
+        let snapshot = State::default().note(&reply, "recording", &[], Duration::from_secs(1));
+        let (status, event) = (parsed(&snapshot.status), parsed(&snapshot.event));
+        let of_rows: Vec<&Value> = event["topics"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| &row[9])
+            .collect();
+        assert_eq!(of_rows, [&json!("failed: rate, gap"), &json!("passed")]);
+        let wanted = json!({"outcome": "failed", "broken": 2, "not_judged": 0, "ended": true});
+        assert_eq!(event["contract"], wanted);
+        assert_eq!(
+            status["status"]["topics"]["/a/topic/with/some/long/name/0"]["contract"],
+            rules
+        );
+        assert_eq!(status["status"]["contract"]["topics"]["/absent"], rules);
     }
 
     #[test]
