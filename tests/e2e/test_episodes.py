@@ -5,7 +5,8 @@ import signal
 
 import pytest
 from mcap.reader import make_reader
-from served import until
+from served import ask as ask_page
+from served import served, until
 
 STRING = "std_msgs/msg/String"
 
@@ -80,6 +81,17 @@ def test_episodes_are_in_the_bag(world, recording, storage):
     copied = world.folder / "copy"
     assert world.run("convert", bag, "-s", "sqlite3" if storage == "mcap" else "mcap", "-o", copied).returncode == 0
     assert world.info(copied)["episodes"] == world.info(bag)["episodes"]
+    # A catalog finds the bag by what is true of one episode.
+    assert world.run("catalog", bag, "-o", world.folder / "catalog").returncode == 0
+    for expression, is_found in (('task = "pick cup" and outcome = "success"', True), ('task = "place" and outcome = "success"', False), ('episode_state = "discarded" and episode = 2', True)):
+        assert world.run("find", expression, world.folder / "catalog").stdout.split() == [str(bag)] * is_found, expression
+    # And its page lists them.
+    web = world.holdall("web", world.folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
+    address = served(web, "bags: ")
+    until(lambda: any(one["name"] == "lab" for one in json.loads(ask_page(address, "GET", "/api/bags")[1])["bags"]), "the bag in the list")
+    drawn = until(lambda: json.loads(ask_page(address, "POST", "/api/timeline", {"bag": "lab"})[1]).get("result"), "the timeline")
+    listed = [text for _, text in drawn["episodes"]]
+    assert len(listed) == 3 and listed[0].endswith(" s, stopped, task: pick cup, outcome: success, operator: ana, shift: 3") and listed[1].startswith("2: "), listed
     if storage == "mcap":
         with open(next(bag.glob("*.mcap")), "rb") as stream:
             records = [record.metadata for record in make_reader(stream).iter_metadata() if record.name == "holdall:marker"]

@@ -68,6 +68,28 @@ def lossy(path):
         out.finish()
 
 
+def with_episodes(path):
+    """A recording of two episodes and the beginning of a third one, as records of their moments."""
+    moments = [
+        (0, "start", 0, {"task": "pick cup", "operator": "ana"}),
+        (5, "stop", 0, {"task": "pick cup", "operator": "ana", "outcome": "success", "shift": "3"}),
+        (6, "start", 6, {"task": "pick cup"}),
+        (9, "discard", 6, {"task": "pick cup", "reason": "slipped"}),
+        (12, "start", 12, {"task": "pour"}),
+    ]
+    with open(path, "wb") as file:
+        out = Writer(file)
+        out.start("ros2")
+        channel = out.register_channel("/range", "cdr", out.register_schema("sensor_msgs/msg/Range", "ros2msg", RANGE.definition.encode()))
+        for number in range(20):
+            out.add_message(channel, START + number * MS, RANGE.encode({"range": 1.0}), START + number * MS)
+        for time, change, start, fields in moments:
+            named = {f"episode.{name}": value for name, value in fields.items()}
+            record = {"name": f"episode {change}", "time": str(START + time * MS), "episode": change, "episode_start": str(START + start * MS)}
+            out.add_metadata("holdall:marker", {**record, **named})
+        out.finish()
+
+
 @pytest.fixture
 def fleet(tmp_path):
     (tmp_path / "runs/deep").mkdir(parents=True)
@@ -116,6 +138,30 @@ def test_expressions_find_bags_by_topics_losses_times_and_markers(fleet):
     assert holdall.find("lost > 0", fleet / "catalog")[0]["lost"] == 7
 
 
+def test_episodes_are_rows_and_expressions_find_bags_by_them(fleet):
+    with_episodes(fleet / "runs/demo.mcap")
+    scan(fleet, "runs")
+    rows = polars.read_parquet(fleet / "catalog/episodes.parquet").with_columns(polars.col("start", "end").cast(polars.Int64)).to_dicts()
+    assert {Path(row.pop("bag")).name for row in rows} == {"demo.mcap"}
+    first, second, third = rows
+    assert first | {"fields": json.loads(first["fields"])} == {
+        "episode": 1, "start": START, "end": START + 5 * MS, "duration_ns": 5 * MS, "state": "stopped", "task": "pick cup", "outcome": "success", "operator": "ana",
+        "fields": {"task": "pick cup", "operator": "ana", "outcome": "success", "shift": "3"},
+    }  # fmt: skip
+    assert (second["state"], second["outcome"], second["duration_ns"]) == ("discarded", None, 3 * MS)
+    assert (third["state"], third["task"], third["end"], third["duration_ns"]) == ("unknown", "pour", None, None)
+    assert find(fleet, 'outcome = "success"') == ["demo.mcap"]
+    assert find(fleet, 'task = "pick cup" and outcome = "success" and episode_duration < 0.1') == ["demo.mcap"]
+    # All of it must be true of one episode.
+    assert find(fleet, 'task = "pour" and outcome = "success"') == []
+    assert find(fleet, 'outcome = "success" and episode_duration > 0.1') == []
+    assert find(fleet, "episode_state = 'discarded' and episode_fields =~ 'slipped'") == ["demo.mcap"]
+    assert find(fleet, "episode = 3 and episode_start > start") == ["demo.mcap"] and len(find(fleet, "not outcome = 'success'")) == 5
+    (row,) = holdall.find('operator = "ana" and episode_duration > 0', fleet / "catalog")
+    assert (row["operator"], row["episode_duration"]) == ("ana", 0.005)
+    assert "2026-11-02T00:00:00.006" in run(fleet, "find", "episode_state = 'discarded' and episode_start > start", "--table")[0]
+
+
 def test_only_what_changed_is_read_again_and_what_is_gone_leaves(fleet):
     scan(fleet, "runs")
     before = {path.name: path.read_bytes() for path in (fleet / "catalog").iterdir()}
@@ -154,7 +200,7 @@ def test_a_catalog_of_another_version_is_refused_with_one_sentence(fleet):
     content = path.read_bytes()
     for words in (("catalog", "runs"), ("find", "messages > 0")):
         _, errors = run(fleet, *words, code=2)
-        assert len(errors.splitlines()) == 1 and "version 99, expected version 2" in errors
+        assert len(errors.splitlines()) == 1 and "version 99, expected version 3" in errors
     assert path.read_bytes() == content
     _, errors = run(fleet, "find", "messages > 0", "runs", code=2)
     assert "is not a catalog" in errors
@@ -176,6 +222,7 @@ def test_tables_that_are_damaged_or_of_different_scans_are_noticed_and_made_anew
 
 
 def test_the_queries_of_the_page_run(fleet, monkeypatch):
+    with_episodes(fleet / "runs/demo.mcap")
     scan(fleet, "runs")
     monkeypatch.chdir(fleet)
     queries = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -263,6 +263,17 @@ pub enum EpisodeEnd {
     Unknown,
 }
 
+impl EpisodeEnd {
+    /// The word for it in documents and tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Discarded => "discarded",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// An episode of a bag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Episode {

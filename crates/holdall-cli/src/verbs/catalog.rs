@@ -77,7 +77,14 @@ fn table(found: Vec<Found>) -> (Vec<&'static str>, Vec<Value>) {
         "files",
         "topics",
     ];
-    const TIMES: [&str; 5] = ["start", "end", "lost_first", "lost_last", "marker_time"];
+    const TIMES: [&str; 6] = [
+        "start",
+        "end",
+        "lost_first",
+        "lost_last",
+        "marker_time",
+        "episode_start",
+    ];
     let is_shown =
         |name: &&str| !LEFT_OUT.contains(name) && found.iter().any(|found| found.columns.contains_key(*name));
     let columns = find_columns().filter(is_shown).collect();

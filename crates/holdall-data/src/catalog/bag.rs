@@ -8,7 +8,9 @@ use holdall_bag::reader::{Bag, BagFile, BagState, Condition, ReadError, TopicPub
 use holdall_io::fs;
 use holdall_model::{
     contract::CONTRACT_CUSTOM_KEY,
+    episode::{Episode, OUTCOME, TASK},
     loss::{LossStage, LossSums, ledger::Ledger},
+    marker::Marker,
     qos::QosProfile,
     time::Timestamp,
     topic::TopicInfo,
@@ -18,6 +20,7 @@ use holdall_storage::{
     reader::{ChannelSummary, StorageSummary},
     writer::ChannelIndex,
 };
+use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -143,18 +146,38 @@ impl<'a> Described<'a> {
         self.topics(&mut rows[table::TOPICS]);
         self.publishers(&mut rows[table::PUBLISHERS]);
         self.losses(&mut rows[table::LOSSES]);
-        for marker in self.bag.markers().unwrap_or_default() {
+        let markers = self.bag.markers().unwrap_or_default();
+        for marker in &markers {
             rows[table::MARKERS].push(vec![
                 self.name.clone(),
                 time_cell(Some(marker.time)),
                 (&*marker.name).into(),
             ]);
         }
+        let episodes = Marker::episodes(&markers).into_iter();
+        rows[table::EPISODES].extend(episodes.map(|episode| self.episode(&episode)));
         let custom = self.bag.metadata().custom_data.iter();
         for (key, value) in custom.filter(|(key, _)| !key.starts_with(OWN_KEYS)) {
             rows[table::LABELS].push(vec![self.name.clone(), (&**key).into(), (&**value).into()]);
         }
         self.chunks(&mut rows[table::CHUNKS]);
+    }
+
+    fn episode(&self, episode: &Episode) -> Vec<Cell> {
+        let field = |name: &str| episode.fields.get(name).map(String::as_str).into();
+        let duration = episode.duration().map(|span| span.as_nanos());
+        vec![
+            self.name.clone(),
+            episode.number.into(),
+            time_cell(Some(episode.start)),
+            time_cell(episode.until),
+            duration.and_then(|nanos| i64::try_from(nanos).ok()).into(),
+            episode.end.as_str().into(),
+            field(TASK),
+            field(OUTCOME),
+            field("operator"),
+            (&*json!(episode.fields).to_string()).into(),
+        ]
     }
 
     fn lost(&self, topic: Option<&str>) -> Cell {

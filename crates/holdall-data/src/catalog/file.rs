@@ -27,7 +27,7 @@ use std::{
 };
 
 /// The version of the tables.
-pub(super) const VERSION: &str = "2";
+pub(super) const VERSION: &str = "3";
 /// Keys of the texts about each file.
 const VERSION_KEY: &str = "holdall.catalog.version";
 const GENERATION_KEY: &str = "holdall.catalog.generation";

@@ -1,5 +1,5 @@
 //! Asks a catalog for bags: an expression over its columns, true for a bag when it is true for one of its topics, publishers, losses,
-//! markers or labels.
+//! markers, episodes or labels.
 
 use super::{
     Catalog, CatalogError,
@@ -15,7 +15,7 @@ use std::{collections::HashMap, ops::Range};
 /// A column that an expression can name: its name there, its table, its name in the table.
 struct FindColumn(&'static str, usize, &'static str);
 
-const COLUMNS: [FindColumn; 37] = [
+const COLUMNS: [FindColumn; 45] = [
     FindColumn("bag", table::BAGS, "bag"),
     FindColumn("root", table::BAGS, "root"),
     FindColumn("name", table::BAGS, "name"),
@@ -51,6 +51,14 @@ const COLUMNS: [FindColumn; 37] = [
     FindColumn("lost_last", table::LOSSES, "last"),
     FindColumn("marker", table::MARKERS, "marker"),
     FindColumn("marker_time", table::MARKERS, "time"),
+    FindColumn("episode", table::EPISODES, "episode"),
+    FindColumn("episode_start", table::EPISODES, "start"),
+    FindColumn("episode_duration", table::EPISODES, "duration_ns"),
+    FindColumn("episode_state", table::EPISODES, "state"),
+    FindColumn("task", table::EPISODES, "task"),
+    FindColumn("outcome", table::EPISODES, "outcome"),
+    FindColumn("operator", table::EPISODES, "operator"),
+    FindColumn("episode_fields", table::EPISODES, "fields"),
     FindColumn("key", table::LABELS, "key"),
     FindColumn("value", table::LABELS, "value"),
 ];
@@ -69,6 +77,8 @@ pub const FIND_COLUMNS: &str = "\
   of a publisher     gid node host transport
   of a loss          stage stage_lost lost_first lost_last
   of a marker        marker marker_time
+  of an episode      episode (its number) episode_start episode_duration (seconds) episode_state (stopped,
+                     discarded, unknown) task outcome operator episode_fields (all, as JSON)
   of a label         key value (what was recorded as custom data)";
 
 /// Why nothing can be found.
@@ -130,12 +140,17 @@ impl Catalog {
 fn type_of(FindColumn(name, table, column): &FindColumn) -> ColumnType {
     let spec = &TABLES[*table];
     match spec.column(column).map(|place| spec.columns[place].cell_type) {
-        _ if matches!(*name, "rate" | "duration") => ColumnType::Number,
+        _ if *name == "rate" || is_in_seconds(name) => ColumnType::Number,
         Some(CellType::Number) | None => ColumnType::Number,
         Some(CellType::Time) => ColumnType::Time,
         Some(CellType::Bool) => ColumnType::Bool,
         Some(CellType::Text | CellType::Texts) => ColumnType::Text,
     }
+}
+
+/// Whether a column has nanoseconds in its table, and seconds for people.
+fn is_in_seconds(name: &str) -> bool {
+    matches!(name, "duration" | "episode_duration")
 }
 
 /// The row of each table that is asked about.
@@ -237,7 +252,7 @@ impl<'a> Search<'a> {
         };
         let number = |value: i64| value as f64;
         match (*name, spec.columns[place].cell_type) {
-            ("duration", _) => cells
+            _ if is_in_seconds(name) => cells
                 .number(place, row)
                 .map_or(RowValue::Missing, |nanos| RowValue::Number(number(nanos) / 1e9)),
             ("rate", _) => {
@@ -281,7 +296,7 @@ impl<'a> Search<'a> {
                 RowValue::Time(nanos) => nanos.into(),
                 RowValue::Bool(boolean) => boolean.into(),
                 RowValue::Number(number)
-                    if number.fract() == 0.0 && !matches!(column.0, "duration" | "rate") =>
+                    if number.fract() == 0.0 && column.0 != "rate" && !is_in_seconds(column.0) =>
                 {
                     (number as i64).into()
                 }

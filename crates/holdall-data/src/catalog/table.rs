@@ -67,7 +67,7 @@ const fn texts(name: &'static str) -> ColumnSpec {
 }
 
 /// The tables.
-pub(super) const TABLES: [TableSpec; 8] = [
+pub(super) const TABLES: [TableSpec; 9] = [
     TableSpec {
         name: "bags",
         columns: &[
@@ -148,6 +148,21 @@ pub(super) const TABLES: [TableSpec; 8] = [
         columns: &[text("bag"), time("time"), text("marker")],
     },
     TableSpec {
+        name: "episodes",
+        columns: &[
+            text("bag"),
+            number("episode"),
+            time("start"),
+            time("end"),
+            number("duration_ns"),
+            text("state"),
+            text("task"),
+            text("outcome"),
+            text("operator"),
+            text("fields"),
+        ],
+    },
+    TableSpec {
         name: "labels",
         columns: &[text("bag"), text("key"), text("value")],
     },
@@ -174,8 +189,9 @@ pub(super) const TOPICS: usize = 2;
 pub(super) const PUBLISHERS: usize = 3;
 pub(super) const LOSSES: usize = 4;
 pub(super) const MARKERS: usize = 5;
-pub(super) const LABELS: usize = 6;
-pub(super) const CHUNKS: usize = 7;
+pub(super) const EPISODES: usize = 6;
+pub(super) const LABELS: usize = 7;
+pub(super) const CHUNKS: usize = 8;
 
 impl TableSpec {
     /// The place of a column.

@@ -9,9 +9,12 @@ use holdall::{
     reader::{LossSpan, Strip},
     tools::contract,
 };
-use holdall_model::loss::{
-    LossStage, UnknownEnds,
-    ledger::{Ledger, TopicAccount},
+use holdall_model::{
+    loss::{
+        LossStage, UnknownEnds,
+        ledger::{Ledger, TopicAccount},
+    },
+    marker::Marker,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -88,6 +91,9 @@ pub(super) fn draw(bag: &Bag, part: Option<[f64; 2]>, progress: &Progress) -> Re
         "lanes": lanes.iter().take(LANES_MAX).map(|(name, lane)| lane.json(name, axis)).collect::<Vec<_>>(),
         "lines": [],
         "markers": markers.iter().map(|marker| json!([axis.offset(marker.time.as_nanos()), marker.name])).collect::<Vec<_>>(),
+        "episodes": Marker::episodes(&markers).iter().map(|episode| {
+            json!([axis.offset(episode.start.as_nanos()), format!("{}: {episode}", episode.number)])
+        }).collect::<Vec<_>>(),
         "violations": violations.iter().map(|violation| {
             let until = violation.until.map_or(span as f64 / 1e6, |until| axis.offset(until.as_nanos()));
             json!([axis.offset(violation.since.as_nanos()), until, violation.topic, violation.text])
