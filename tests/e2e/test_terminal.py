@@ -1,5 +1,6 @@
 """A terminal that goes away, stops or changes its size while the program runs on it."""
 
+import json
 import os
 import re
 import signal
@@ -40,6 +41,28 @@ def test_a_recording_outlives_its_terminal(world, terminal, ignored):
     got = messages_of(bag)
     for topic in ["/before", "/after"] if ignored else ["/before"]:
         assert [text_of(message) for message in got[topic]] == [f"hello {n}" for n in range(50)]
+
+
+def test_the_key_e_starts_and_stops_episodes(world, terminal):
+    bag = world.folder / "bag"
+    screen = terminal("record", "-a", "-o", bag)
+    screen.wait_until_shows("e episode")
+    publish(world, "/before")
+    screen.type("e")
+    screen.wait_until_shows("episode starts")
+    publish(world, "/during", 30)
+    screen.type("e")
+    screen.wait_until_shows("episode stops")
+    publish(world, "/after")
+    # The last one ends with the recording.
+    screen.type("E")
+    screen.interrupt()
+    assert screen.wait() == 0, screen.text
+    first, second = world.info(bag)["episodes"]
+    assert [(one["end"], one["fields"]) for one in (first, second)] == [("stopped", {})] * 2
+    lines = map(json.loads, world.run("cat", "--json", bag, "--topics", "/before", "/during", "/after").stdout.splitlines())
+    inside = [line["topic"] for line in lines if first["start_ns"] <= line["log_time"] <= first["end_ns"]]
+    assert inside == ["/during"] * 30
 
 
 def test_a_stopped_terminal_does_not_hold_up_the_recording(world, terminal):

@@ -100,6 +100,27 @@ def test_a_recording_is_started_and_stopped(tmp_path):
         holdall.record(tmp_path / "recorded", ["/none"], env=QUIET)
 
 
+def test_episodes_of_a_recording_are_started_and_stopped(tmp_path):
+    with holdall.record(tmp_path / "recorded", ["/none"], env=QUIET) as recording:
+        with pytest.raises(holdall.ProgramError, match="no episode runs"):
+            recording.stop_episode()
+        recording.start_episode(task="pick cup", operator="ana")
+        assert recording.status["episode"]["fields"] == {"task": "pick cup", "operator": "ana"}
+        with pytest.raises(holdall.ProgramError, match="an episode runs"):
+            recording.start_episode()
+        recording.stop_episode("success", shift="3")
+        assert recording.status["episode"] is None
+        recording.start_episode(task="pour")
+        recording.stop_episode(discard=True, reason="slipped")
+        recording.start_episode()
+    episodes = holdall.info(tmp_path / "recorded")["episodes"]
+    assert [(episode["end"], episode["fields"]) for episode in episodes] == [
+        ("stopped", {"task": "pick cup", "operator": "ana", "outcome": "success", "shift": "3"}),
+        ("discarded", {"task": "pour", "reason": "slipped"}),
+        ("stopped", {}),
+    ]
+
+
 @pytest.mark.parametrize(("options", "flags"), [
     ({}, "--all"),
     ({"topics": ["/a"]}, "--topics=/a"),
