@@ -250,8 +250,8 @@ def test_a_recorder_that_thins_video_out_warns_of_it(world, small, carrier):
     assert played.returncode == 0, played.stderr
     code, said = recorder.stop()
     assert code == 0, said
-    assert "/camera: --topic-throttle-frequency chooses single pictures of its video; those that need others cannot be decoded" in said
-    assert "/other: --topic" not in said
+    assert "/camera: its rate leaves single pictures of its video out; those that need them cannot be decoded" in said
+    assert "/other: its rate" not in said
 
 
 def test_pictures_that_depend_on_a_lost_one_are_neither_restored_nor_played(world, small, tmp_path):

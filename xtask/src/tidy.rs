@@ -20,7 +20,7 @@ const WORDS_MAX: usize = 0;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];
 
 /// Each crate with the crates of this project that it may depend on.
-const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 19] = [
+const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 20] = [
     ("holdall-cyclone-sys", &[]),
     ("holdall-model", &[]),
     ("holdall-io", &["holdall-model"]),
@@ -29,6 +29,7 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 19] = [
         "holdall-transport",
         &["holdall-model", "holdall-io", "holdall-cyclone-sys"],
     ),
+    ("holdall-discovery", &["holdall-model", "holdall-transport"]),
     ("holdall-bag", &["holdall-model", "holdall-io", "holdall-storage"]),
     (
         "holdall-record",
@@ -37,6 +38,7 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 19] = [
             "holdall-io",
             "holdall-storage",
             "holdall-transport",
+            "holdall-discovery",
             "holdall-bag",
         ],
     ),

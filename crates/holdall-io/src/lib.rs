@@ -28,6 +28,7 @@ pub mod scratch;
 pub mod sealed;
 pub mod sim;
 pub mod socket;
+pub mod step_wait;
 pub mod stream;
 pub mod survivor;
 pub mod thread;

@@ -94,14 +94,14 @@ impl Bound {
         ssim: 0.2,
         of_contrast: 0.1,
     };
-    /// Of one whose image is deleted.
+    /// The bound of a picture whose image is deleted.
     const KEPT_ALONE: Self = Self {
         psnr: 15.0,
         ssim: 0.5,
         of_contrast: 0.5,
     };
 
-    /// Of one whose image is deleted, where samples were as like their images as this.
+    /// The bound of a picture whose image is deleted, where samples were as like their images as this.
     pub fn of_samples(samples: &Likeness) -> Self {
         let least = Self::KEPT_ALONE;
         Self {

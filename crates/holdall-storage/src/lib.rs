@@ -13,6 +13,7 @@ pub mod reader;
 pub mod registry;
 pub mod repair;
 pub mod repeated;
+pub mod ros1;
 pub mod rosbag1;
 #[cfg(feature = "sqlite3")]
 pub mod sqlite3;

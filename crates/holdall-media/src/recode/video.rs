@@ -131,7 +131,7 @@ struct Origin {
 /// Encodes the images of a topic.
 pub(super) struct Encoder {
     options: VideoOptions,
-    /// Of the first image.
+    /// That of the first image.
     form: Option<ImageForm>,
     /// Sizes of later ones.
     sizes: Vec<[u32; 2]>,

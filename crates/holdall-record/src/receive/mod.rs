@@ -2,11 +2,11 @@
 
 mod covered;
 pub mod definitions;
-pub mod discovery;
 pub mod gate;
 pub mod intake;
 mod loss_watch;
 mod merging;
-mod services;
 pub(super) mod session;
 mod subscriptions;
+
+use holdall_discovery::{decisions as discovery, services};

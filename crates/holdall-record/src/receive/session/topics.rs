@@ -155,7 +155,7 @@ impl Topics {
             intake = intake.throttled(*hertz);
             if [COMPRESSED_VIDEO, FFMPEG_PACKET].contains(&plan.type_name.as_str()) {
                 tracing::warn!(
-                    "{}: --topic-throttle-frequency chooses single pictures of its video; those that need others cannot be decoded",
+                    "{}: its rate leaves single pictures of its video out; those that need them cannot be decoded",
                     plan.name
                 );
             }

@@ -1,18 +1,18 @@
 //! Presents a storage file with ROS 1 messages as one of ROS 2: topics, definitions and payloads.
 
-use bytes::Bytes;
-use holdall_model::{
-    ros1::{Conversion, ROS1_SERIALIZATION, Ros1Definition},
-    topic::DefinitionEncoding,
-    units::counted,
-};
-use holdall_storage::{
+use crate::{
     StorageError, StorageResult,
     reader::{
         ChannelSummary, FilePart, IndexedPart, Messages, ReadMessage, ReadQuery, StorageReader,
         StorageSummary, TimeCells,
     },
     writer::ChannelIndex,
+};
+use bytes::Bytes;
+use holdall_model::{
+    ros1::{Conversion, ROS1_SERIALIZATION, Ros1Definition},
+    topic::DefinitionEncoding,
+    units::counted,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,10 +35,10 @@ struct AsRos2 {
 }
 
 /// The storage of ROS 1 bags.
-const ROS1_STORAGE: &str = holdall_storage::rosbag1::format::STORAGE_ID;
+const ROS1_STORAGE: &str = crate::rosbag1::format::STORAGE_ID;
 
 /// A reader that several streams may share.
-pub(crate) type SharedReader = Arc<dyn StorageReader>;
+pub type SharedReader = Arc<dyn StorageReader>;
 
 /// How ROS 1 messages are presented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum Ros1View {
 }
 
 /// The reader in a view, and notices for the user.
-pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
+pub fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
     let is_converted = match view {
         Ros1View::BagsConverted => reader.summary().storage_id == ROS1_STORAGE,
         Ros1View::AllConverted => true,
@@ -69,7 +69,7 @@ pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Ve
 
 /// The reader itself if it has no ROS 1 messages, else one that converts them, and notices for the user, one
 /// sentence each.
-pub(super) fn as_ros2(inner: SharedReader) -> (SharedReader, Vec<String>) {
+pub fn as_ros2(inner: SharedReader) -> (SharedReader, Vec<String>) {
     if !inner.outline().channels.iter().any(is_ros1) {
         return (inner, Vec::new());
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What the recorder must do because of a change in the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum GraphDecision {
+pub enum GraphDecision {
     /// Record this topic from now on. A [`GraphDecision::Publisher`] follows for each of its publishers.
     Record(TopicPlan),
     /// A recorded topic has this publisher, new or better known than before; its type may be another one than the topic's.
@@ -35,7 +35,7 @@ pub(crate) enum GraphDecision {
 
 /// How a publisher went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departure {
+pub enum Departure {
     /// It announced its end, after all that it had sent.
     Farewell,
     /// It announced its end, and the last messages it sent may be lost.
@@ -69,7 +69,7 @@ impl TopicPlan {
 }
 
 /// Nodes that may know a publisher's type: its own, or those of its participant while that is not known.
-pub(crate) fn nodes_to_ask(publisher: &EndpointInfo) -> &[NodeName] {
+pub fn nodes_to_ask(publisher: &EndpointInfo) -> &[NodeName] {
     match &publisher.node {
         Some(node) => std::slice::from_ref(node),
         None => &publisher.neighbours,
@@ -171,26 +171,26 @@ impl Discovery {
     }
 
     /// Counts a topic as recorded that was not found in the graph (`--static-topics-path`).
-    pub(crate) fn add_recorded(&mut self, topic: &str, type_name: &str) {
+    pub fn add_recorded(&mut self, topic: &str, type_name: &str) {
         let topic = self.topics.entry(topic.to_owned()).or_default();
         topic.state = State::Recorded;
         type_name.clone_into(&mut topic.type_name);
     }
 
     /// Whether anybody publishes the topic now.
-    pub(crate) fn has_publisher(&self, topic: &str) -> bool {
+    pub fn has_publisher(&self, topic: &str) -> bool {
         let known = self.topics.get(topic);
         known.is_some_and(|known| known.state == State::Recorded || !known.publishers.is_empty())
     }
 
     /// Whether a publisher exists now.
-    pub(crate) fn shows(&self, gid: Gid) -> bool {
+    pub fn shows(&self, gid: Gid) -> bool {
         let topic = self.topic_of.get(&gid).and_then(|topic| self.topics.get(topic));
         topic.is_some_and(|topic| topic.publishers.contains_key(&gid))
     }
 
     /// All current publishers and subscriptions.
-    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &EndpointInfo> {
+    pub fn endpoints(&self) -> impl Iterator<Item = &EndpointInfo> {
         let topics = self.topics.values();
         topics.flat_map(|topic| {
             topic
@@ -202,7 +202,7 @@ impl Discovery {
     }
 
     /// Whether the selection takes a topic that has publishers and subscriptions.
-    pub(crate) fn selects(&self, topic: &str, type_name: &str) -> bool {
+    pub fn selects(&self, topic: &str, type_name: &str) -> bool {
         self.filter.decide(topic, type_name, true, true)
     }
 
@@ -212,7 +212,7 @@ impl Discovery {
     }
 
     /// Adds topics again, those that appeared in the meantime at once; returns the resulting decisions.
-    pub(crate) fn open(&mut self) -> Vec<GraphDecision> {
+    pub fn open(&mut self) -> Vec<GraphDecision> {
         let mut decisions = Vec::new();
         if std::mem::take(&mut self.closed) {
             let names: Vec<String> = self.topics.keys().cloned().collect();
@@ -224,7 +224,7 @@ impl Discovery {
     }
 
     /// Records a topic of the graph even if the selection excludes it; `None` if the graph has no topic with this name, or none with this type.
-    pub(crate) fn request(&mut self, name: &str, type_name: Option<&str>) -> Option<Vec<GraphDecision>> {
+    pub fn request(&mut self, name: &str, type_name: Option<&str>) -> Option<Vec<GraphDecision>> {
         let topic = self.topics.get_mut(name)?;
         if topic.state == State::Recorded {
             let fits = type_name.is_none_or(|wanted| wanted == topic.type_name);

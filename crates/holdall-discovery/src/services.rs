@@ -1,6 +1,6 @@
 //! Selected services without introspection: their calls cannot be recorded.
 
-use super::discovery::Discovery;
+use super::decisions::Discovery;
 use holdall_model::{names::service_event_topic, topic::Gid};
 use holdall_transport::{GraphEvent, ServerInfo};
 use std::{
@@ -42,7 +42,7 @@ struct Service {
 
 /// The services of one transport.
 #[derive(Debug, Default)]
-pub(super) struct Services {
+pub struct Services {
     by_name: BTreeMap<String, Service>,
     service_of: HashMap<Gid, String>,
     /// Those without introspection, as they were found.
@@ -51,7 +51,7 @@ pub(super) struct Services {
 
 impl Services {
     /// Applies the state of the graph.
-    pub(super) fn apply(&mut self, events: &[GraphEvent], elapsed: Duration) {
+    pub fn apply(&mut self, events: &[GraphEvent], elapsed: Duration) {
         for event in events {
             match event {
                 GraphEvent::Server(server) => self.add(server, elapsed),
@@ -92,7 +92,7 @@ impl Services {
     }
 
     /// Names of selected services that are known for a while without events, each returned once.
-    pub(super) fn newly_unheard(&mut self, discovery: &Discovery, elapsed: Duration) -> Vec<String> {
+    pub fn newly_unheard(&mut self, discovery: &Discovery, elapsed: Duration) -> Vec<String> {
         let mut found = Vec::new();
         for (name, service) in &self.by_name {
             let topic = service_event_topic(name);
@@ -112,7 +112,7 @@ impl Services {
     }
 
     /// All that were found and still have no events.
-    pub(super) fn unheard(&self) -> &BTreeSet<String> {
+    pub fn unheard(&self) -> &BTreeSet<String> {
         &self.unheard
     }
 }

@@ -1,6 +1,6 @@
 //! Where the recorder's thread waits between two steps: a stop, or something to look at, ends the wait.
 
-use holdall_io::mutex::lock;
+use crate::mutex::lock;
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,7 +14,7 @@ const CONSEQUENCE_MAX: Duration = Duration::from_secs(5);
 
 /// A span in which this process did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Absence {
+pub struct Absence {
     until: Duration,
     /// How long it was.
     pub span: Duration,
@@ -22,13 +22,13 @@ pub(crate) struct Absence {
 
 impl Absence {
     /// The absence that a wait shows: it was planned to end at most `at_most` after `began`, and has ended now (monotonic time).
-    pub(crate) fn of_wait(began: Duration, at_most: Duration, now: Duration) -> Option<Self> {
+    pub fn of_wait(began: Duration, at_most: Duration, now: Duration) -> Option<Self> {
         let span = now.saturating_sub(began.saturating_add(at_most));
         (span >= STOPPED_MIN).then_some(Self { until: now, span })
     }
 
     /// Whether it explains what is found at `now`.
-    pub(crate) fn explains(&self, now: Duration) -> bool {
+    pub fn explains(&self, now: Duration) -> bool {
         now.saturating_sub(self.until) < CONSEQUENCE_MAX
     }
 }
@@ -46,7 +46,7 @@ struct State {
 
 /// Shared by the recorder's thread and everything that it waits for.
 #[derive(Debug, Default)]
-pub(crate) struct StepWait {
+pub struct StepWait {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -61,57 +61,58 @@ impl StepWait {
     }
 
     /// There is something to look at: the next step comes soon. From any thread; never blocks for long.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         if !std::mem::replace(&mut lock(&self.state).is_woken, true) {
             self.changed.notify_all();
         }
     }
 
     /// Waits until there is news or the recording should end, at most this long; true if there is news.
-    pub(super) fn wait_news(&self, at_most: Duration) -> bool {
+    pub fn wait_news(&self, at_most: Duration) -> bool {
         let mut state = self.wait(at_most, |state| state.is_woken || state.stop.is_some());
         std::mem::take(&mut state.is_woken)
     }
 
     /// Notes that this process did not run for a while.
-    pub(super) fn note_absence(&self, absence: Absence) {
+    pub fn note_absence(&self, absence: Absence) {
         lock(&self.state).absence = Some(absence);
     }
 
     /// How long this process did not run, if that explains the findings at `now`.
-    pub(crate) fn absence(&self, now: Duration) -> Option<Duration> {
+    pub fn absence(&self, now: Duration) -> Option<Duration> {
         let absence = lock(&self.state).absence?;
         absence.explains(now).then_some(absence.span)
     }
 
     /// Waits until the recording should end; false if `at_most` ran out before.
-    pub(super) fn wait_stop(&self, at_most: Duration) -> bool {
+    pub fn wait_stop(&self, at_most: Duration) -> bool {
         self.wait(at_most, |state| state.stop.is_some()).stop.is_some()
     }
 
     /// Waits until the recording has ended; false if `at_most` ran out before.
-    pub(super) fn wait_finished(&self, at_most: Duration) -> bool {
+    pub fn wait_finished(&self, at_most: Duration) -> bool {
         self.wait(at_most, |state| state.finished).finished
     }
 
     /// True until an end was requested or came.
-    pub(super) fn is_recording(&self) -> bool {
+    pub fn is_recording(&self) -> bool {
         let state = lock(&self.state);
         state.stop.is_none() && !state.finished
     }
 
     /// Ends the recording; the first reason counts.
-    pub(super) fn stop(&self, reason: String) {
+    pub fn stop(&self, reason: String) {
         lock(&self.state).stop.get_or_insert(reason);
         self.changed.notify_all();
     }
 
     /// Why it should end, once a stop was requested.
-    pub(super) fn stop_reason(&self) -> Option<String> {
+    pub fn stop_reason(&self) -> Option<String> {
         lock(&self.state).stop.clone()
     }
 
-    pub(super) fn set_finished(&self) {
+    /// The recording has ended.
+    pub fn set_finished(&self) {
         lock(&self.state).finished = true;
         self.changed.notify_all();
     }
