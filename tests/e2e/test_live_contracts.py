@@ -312,7 +312,7 @@ def test_episodes_are_counted(world):
     code, said = recorder.stop()
     assert code == 4, said
     verdict = report_of(said)["contract"]["verdict"]
-    assert [violation["text"] for violation in verdict["violations"]] == ["1 episodes with outcome success, at least 2"]
+    assert [violation["text"] for violation in verdict["violations"]] == ["1 episode with outcome success, at least 2"]
     assert verdict == afterwards(world, bag, contract, 4)
     # The last one was stopped by the end of the recording.
     assert afterwards(world, bag, contract_in(world, "version: 1\nbag: {episodes: {min: 3, max: 3, success_min: 1}}"), 0)["outcome"] == "passed"

@@ -177,9 +177,9 @@ def test_events_promote_exactly_what_is_around_them(world):
     talker.interrupt()
     sent = talker.done()["sent"]
     code, log = recorder.stop()
-    assert code in (3, 4) and "2 events copied from the ring: /chatter: data == " in log, log
+    assert code in (3, 4) and "2 events to copy from the ring: /chatter: data == " in log, log
     said, images = said_in(world, ring), images_in(ring)
-    # The ring has everything that was sent from its beginning on, so that it shows what belongs into each window.
+    # The ring has everything that was sent from its beginning on, so that it shows what each window has to have.
     for found, topic in ((said, CHATTER), (images, IMAGE)):
         assert [number for _, number in found] == list(range(found[0][1], sent[topic][0]["count"])) and found[0][1] < 20, log
     for number, word in ((1, 150), (2, 400)):

@@ -88,16 +88,28 @@ impl DefinitionFolders {
     /// # Errors
     /// A file that has it and cannot be used, or needs a type that is missing.
     pub fn define(&self, type_name: &str) -> Result<Option<Definition>, DefinitionFolderError> {
-        if let Some(found) = self.resolve(type_name) {
-            return found.map(|(definition, _)| Some(definition));
-        }
-        match self.listed(defining_type(type_name)).next() {
+        let mut not_text = self.not_text(defining_type(type_name));
+        let found = self.resolve(type_name, |name| {
+            let path = self.not_text(name);
+            let is_refused = path.is_some();
+            not_text = not_text.take().or(path);
+            is_refused
+        });
+        match not_text {
             Some(path) => Err(DefinitionFolderError {
-                path: path.clone(),
+                path,
                 reason: format!("it is not a text of at most {SOURCE_BYTES_MAX} bytes in UTF-8"),
             }),
-            None => Ok(None),
+            None => found
+                .transpose()
+                .map(|found| found.map(|(definition, _)| definition)),
         }
+    }
+
+    /// The file of a type in the folders, if it cannot be read: one of another place would be another definition.
+    fn not_text(&self, type_name: &str) -> Option<PathBuf> {
+        let first = self.listed(type_name).next();
+        first.filter(|path| read(path).is_none()).cloned()
     }
 
     /// The folders that were given, without the prefixes.
@@ -108,16 +120,21 @@ impl DefinitionFolders {
     /// The definition of a type with the file that has it. With a hash only a definition of that hash is taken. Types that the files need and
     /// lack are those of ROS 2 Jazzy.
     pub(crate) fn find(&self, type_name: &str, type_hash: &str) -> Option<(Definition, PathBuf)> {
-        let (definition, path) = self.resolve(type_name)?.ok()?;
+        let (definition, path) = self.resolve(type_name, |_| false)?.ok()?;
         let is_same = type_hash.is_empty() || definition.type_hash() == type_hash;
         is_same.then_some((definition, path))
     }
 
-    /// The definition of a type with the file that has it; `None` if no file that can be read has it.
-    fn resolve(&self, type_name: &str) -> Option<Result<(Definition, PathBuf), DefinitionFolderError>> {
+    /// The definition of a type with the file that has it, without types that `refuses` names; `None` if no file that can be read has it.
+    fn resolve(
+        &self,
+        type_name: &str,
+        mut refuses: impl FnMut(&str) -> bool,
+    ) -> Option<Result<(Definition, PathBuf), DefinitionFolderError>> {
         let (path, _) = self.source(defining_type(type_name))?;
         let bundle = Bundle::embedded();
         let lookup = |name: &str| match self.source(name) {
+            _ if refuses(name) => None,
             Some((_, source)) => Some(source),
             None => bundle.get(name),
         };
@@ -355,6 +372,23 @@ mod tests {
         assert!(folders.define("my_msgs/msg/Good").unwrap().is_some());
         for unknown in ["my_msgs/msg/Other", "my_msgs", ""] {
             assert!(folders.define(unknown).unwrap().is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_does_not_give_way_to_that_of_another_place() {
+        let folder = written(&[("my_msgs/msg/Near.msg", "sensor_msgs/Range range")]);
+        let range = folder.path().join("sensor_msgs/msg/Range.msg");
+        std::fs::create_dir_all(range.parent().unwrap()).unwrap();
+        std::fs::write(&range, b"float32 range # \xb0").unwrap();
+        let folders = DefinitionFolders::open(vec![folder.path().to_owned()], Vec::new()).unwrap();
+        let folders = folders.with_distribution(Distribution::by_name("kilted"));
+        for name in ["sensor_msgs/msg/Range", "my_msgs/msg/Near"] {
+            let error = folders.define(name).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&*range.to_string_lossy()) && error.contains("UTF-8"),
+                "{error}"
+            );
         }
     }
 

@@ -250,7 +250,12 @@ impl Recoding {
         let differing = present.filter_map(|((topic, kind), places)| {
             let listed: u64 = places.iter().map(|place| list[*place].messages).sum();
             let found = count(&topic, &kind);
-            (listed != found).then(|| {
+            // Of several entries each may have counted messages that another one has, too.
+            let differs = match places.len() {
+                1 => listed != found,
+                _ => listed < found,
+            };
+            differs.then(|| {
                 format!(
                     "{}: its account counts {} that became {}, and the bag has {found}",
                     Outside(&topic),

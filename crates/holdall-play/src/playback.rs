@@ -427,8 +427,8 @@ impl<S: Source> Playback<S> {
         let steps = &mut self.parts.steps;
         match sending {
             Sending::Nothing => return,
-            Sending::Unserved => {
-                steps.unserved(what, now);
+            Sending::Unsent(reason) => {
+                steps.unsent(what, reason, now);
                 return;
             }
             Sending::Refused => {}

@@ -52,8 +52,8 @@ pub(super) enum Sending {
     Refused,
     /// It was an event of a service and no request to send.
     Nothing,
-    /// It was a request to a service without a server.
-    Unserved,
+    /// It was a request that could not be sent, and why.
+    Unsent(&'static str),
 }
 
 impl Publication {

@@ -17,7 +17,7 @@ use holdall_transport::{
     Publisher, ServiceClient, ServiceDescription, ServiceReply, Transport, TransportError,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -34,8 +34,9 @@ const LATE_MIN: Duration = Duration::from_secs(1);
 /// Time between two polls for the last answers.
 const ANSWER_POLL: Duration = Duration::from_millis(5);
 
-/// What a request lacks whose service has no server.
-pub(super) const NO_SERVER: &str = "it has no server";
+/// Why a request has no answer: nobody serves it, or it was refused here or there.
+const NO_SERVER: &str = "it has no server";
+const REFUSED: &str = "it was refused";
 
 /// Requests of one service that wait for an answer; the oldest is given up for another one.
 const WAITING_MAX: usize = 10_000;
@@ -206,6 +207,7 @@ impl<'a> Replay<'a> {
             calling: Mutex::new(Calling {
                 client,
                 waiting: BTreeMap::new(),
+                refused: BTreeSet::new(),
                 last: 0,
                 calls: ServiceCalls::default(),
                 replies: Vec::new(),
@@ -219,6 +221,8 @@ struct Calling {
     client: Box<dyn ServiceClient>,
     /// When each request was sent, by its number.
     waiting: BTreeMap<u64, Duration>,
+    /// Those that get no answer.
+    refused: BTreeSet<u64>,
     /// The number of the last one.
     last: u64,
     calls: ServiceCalls,
@@ -303,18 +307,20 @@ impl Requests {
             Err(reason) => {
                 calls.refuse(&self.service, reason);
                 calls.sent += 1;
-                return Sending::Nothing;
+                return Sending::Unsent(REFUSED);
             }
         };
         if !calling.client.is_ready() {
             calling.calls.without_server += 1;
-            return Sending::Unserved;
+            return Sending::Unsent(NO_SERVER);
         }
         calling.calls.sent += 1;
         match calling.client.send(&payload) {
             Ok(number) => {
-                if calling.waiting.len() >= WAITING_MAX {
-                    calling.waiting.pop_first();
+                if calling.waiting.len() >= WAITING_MAX
+                    && let Some((oldest, _)) = calling.waiting.pop_first()
+                {
+                    calling.refused(oldest);
                 }
                 calling.waiting.insert(number, self.clock.monotonic());
                 calling.last = number;
@@ -322,7 +328,7 @@ impl Requests {
             }
             Err(error) => {
                 calling.calls.refuse(&self.service, error.to_string());
-                Sending::Nothing
+                Sending::Unsent(REFUSED)
             }
         }
     }
@@ -339,15 +345,19 @@ impl Requests {
         lock(&self.calling).last
     }
 
-    /// Whether the reply to the request with this number, or its refusal, has come.
+    /// Whether the reply to the request with this number has come.
     pub fn arrival(&self, number: u64) -> Arrival {
         let mut calling = lock(&self.calling);
-        if !calling.waiting.contains_key(&number) {
-            Arrival::Here
-        } else if calling.client.is_ready() {
-            Arrival::Pending
-        } else {
-            Arrival::Never(NO_SERVER)
+        let is_served = calling.client.is_ready();
+        if !is_served {
+            // The reply may have come before its server left.
+            calling.collect(&self.service, self.clock.monotonic());
+        }
+        match calling.waiting.contains_key(&number) {
+            true if is_served => Arrival::Pending,
+            true => Arrival::Never(NO_SERVER),
+            false if calling.refused.contains(&number) => Arrival::Never(REFUSED),
+            false => Arrival::Here,
         }
     }
 
@@ -365,7 +375,7 @@ impl Requests {
 impl Calling {
     fn collect(&mut self, service: &str, now: Duration) {
         self.client.poll(&mut self.replies);
-        for reply in self.replies.drain(..) {
+        for reply in std::mem::take(&mut self.replies) {
             let Some(sent) = self.waiting.remove(&reply.number) else {
                 continue;
             };
@@ -374,9 +384,20 @@ impl Calling {
                     self.calls.answered += 1;
                     self.calls.late += u64::from(now.saturating_sub(sent) > LATE_MIN);
                 }
-                Err(reason) => self.calls.refuse(service, reason),
+                Err(reason) => {
+                    self.calls.refuse(service, reason);
+                    self.refused(reply.number);
+                }
             }
         }
+    }
+
+    /// A request gets no answer.
+    fn refused(&mut self, number: u64) {
+        if self.refused.len() >= WAITING_MAX {
+            self.refused.pop_first();
+        }
+        self.refused.insert(number);
     }
 }
 

@@ -5,7 +5,6 @@ use super::{
     error::PlayError,
     options::ListenerCount,
     publications::Publications,
-    requests::NO_SERVER,
     status::{Lateness, LatenessMeter},
     step_goals::{Goals, Hold},
     step_ledger::{Arrival, Fit, Missing, Need, StepLedger},
@@ -71,8 +70,10 @@ pub(super) struct Steps {
     /// By publication.
     stamps: Vec<Option<HeaderStamp>>,
     in_flight: usize,
-    /// Publications that a subscription of another process was matched with.
+    /// Publications that a reliable subscription of another process was matched with.
     taken: BTreeSet<usize>,
+    /// Those that only others were matched with.
+    unacknowledged: BTreeSet<usize>,
     meter: LatenessMeter,
     sequence: Sha256,
     first: Option<Timestamp>,
@@ -137,6 +138,7 @@ impl Steps {
             decoders,
             stamps: stamps.unwrap_or_default(),
             taken: BTreeSet::new(),
+            unacknowledged: BTreeSet::new(),
             meter: LatenessMeter::new(),
             sequence: Sha256::new(),
             first: None,
@@ -282,10 +284,7 @@ impl Steps {
         self.hash(publications.published_name(publication), stamp, payload);
         self.first.get_or_insert(stamp);
         self.last = stamp;
-        let delivery = publications.delivery(publication);
-        if delivery.is_some_and(|delivery| delivery.subscriptions > 0) {
-            self.taken.insert(publication);
-        }
+        self.note_readers(publication, publications);
         let mut needs = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
             if rule.inputs.contains(&publication)
@@ -296,6 +295,28 @@ impl Steps {
         }
         if !needs.is_empty() {
             self.ledger.begin((publication, stamp), needs, now);
+        }
+    }
+
+    /// Notes whether something acknowledges the messages of a publication that waits for all acknowledgements; warns if nothing does, once.
+    fn note_readers(&mut self, publication: usize, publications: &Publications) {
+        let waits = |rule: &Rule| {
+            let is_of_all = rule.text.answer == StepAnswer::Acknowledged && rule.text.input.is_none();
+            is_of_all && rule.inputs.contains(&publication)
+        };
+        if self.taken.contains(&publication) || !self.rules.iter().any(waits) {
+            return;
+        }
+        let Some(delivery) = publications.delivery(publication) else {
+            return;
+        };
+        if delivery.reliable_subscriptions > 0 {
+            self.taken.insert(publication);
+        } else if delivery.subscriptions > 0 && self.unacknowledged.insert(publication) {
+            tracing::warn!(
+                "{}: ack does not wait for its messages, because it has no reliable subscription",
+                Outside(publications.published_name(publication))
+            );
         }
     }
 
@@ -323,20 +344,20 @@ impl Steps {
             }
             StepAnswer::Acknowledged => {
                 publications.delivery(publication)?;
-                // What no node has subscribed to waits only where the rule names it.
+                // What nothing acknowledges waits only where the rule names it.
                 let is_step = rule.text.input.is_some() || self.taken.contains(&publication);
                 is_step.then(|| Need::Number(publications.handed_over(publication)))
             }
         }
     }
 
-    /// A request found no server.
-    pub fn unserved(&mut self, request: (usize, Timestamp), now: Duration) {
+    /// A request was not sent, and why.
+    pub fn unsent(&mut self, request: (usize, Timestamp), reason: &'static str, now: Duration) {
         let mut needs = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
             let is_of_requests = matches!(rule.text.answer, StepAnswer::Service(_) | StepAnswer::Action(_));
             if is_of_requests && rule.inputs.contains(&request.0) {
-                needs.push((number, Need::Never(NO_SERVER)));
+                needs.push((number, Need::Never(reason)));
             }
         }
         if !needs.is_empty() {

@@ -117,7 +117,7 @@ pub struct RecordStatus {
     pub not_heard: BTreeSet<NotHeard>,
     /// The networks of this computer, and whether they are used; empty over transports that do not choose them.
     pub networks: Vec<Network>,
-    /// `None` unless the recording waits for events.
+    /// `None` unless the recording waits for events, or copies what is around them.
     pub triggered: Option<TriggerStatus>,
     /// States that a machine should hear of.
     pub alarms: AlarmStatus,

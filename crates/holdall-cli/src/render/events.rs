@@ -22,7 +22,7 @@ pub fn summary(status: &TriggerStatus, paint: Paint) -> Vec<String> {
         format!(": {}", counts.join(", "))
     };
     let what = if status.promotes {
-        " copied from the ring"
+        " to copy from the ring"
     } else {
         ""
     };
@@ -138,7 +138,7 @@ mod tests {
         };
         assert_eq!(
             summary(&promotes, Paint::Plain),
-            ["0 events copied from the ring"]
+            ["0 events to copy from the ring"]
         );
     }
 }

@@ -52,7 +52,11 @@ pub fn run(args: &CheckArguments) -> VerbResult {
         // One that cannot be opened has its findings.
         let target = target.as_ref().filter(|_| found.state.is_some());
         let compared = target.map(|target| definitions(path, args, target));
-        let compared = compared.transpose()?;
+        // What was found of the bag is shown before definitions that cannot be used end it.
+        let (compared, unusable) = match compared.transpose() {
+            Ok(compared) => (compared, None),
+            Err(failure) => (None, Some(failure)),
+        };
         let is_other =
             |(_, compared): &(_, Compared)| matches!(compared, Compared::Other(_) | Compared::Undefined);
         if compared.iter().flatten().any(is_other) {
@@ -94,6 +98,9 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             }
             text
         })?;
+        if let Some(failure) = unusable {
+            return Err(failure);
+        }
     }
     Ok(outcome)
 }

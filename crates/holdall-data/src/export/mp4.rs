@@ -71,13 +71,12 @@ impl Sink for Mp4Sink {
         }
         let publisher = message.topic.publisher.as_ref();
         let publisher = publisher.map(|publisher| publisher.gid.clone());
-        let is_silent = unit.is_key && nanos.saturating_sub(self.publisher.1) > SILENT_NANOS;
+        let is_silent = can_begin && nanos.saturating_sub(self.publisher.1) > SILENT_NANOS;
         if self.video.is_some() && publisher != self.publisher.0 && !is_silent {
             return Err(ExportError::message(
                 "it is of another publisher than the pictures before it, a file has those of one",
             ));
         }
-        self.publisher = (publisher, nanos);
         let (begun, video) = match &mut self.video {
             Some(video) => video,
             none => {
@@ -88,6 +87,7 @@ impl Sink for Mp4Sink {
         if *begun != codec {
             return Err(ExportError::message("its codec is another one, a file has one"));
         }
+        self.publisher = (publisher, nanos);
         self.is_broken |= self.chain.has_gap_before(codec, fields.data);
         self.is_broken &= !unit.is_key;
         if self.is_broken {

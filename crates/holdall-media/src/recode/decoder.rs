@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded},
+    compressed::is_file,
     elementary::{Codec, MISSING, Unit, before_missing},
     ffmpeg::{Stop, decode, decode_each, version},
     picture_file::{ImageFormat, encode},
@@ -116,6 +117,10 @@ impl Decoder {
     fn read(&mut self, message: &BagMessage, sent: &mut Sent<'_>) -> Result<(), String> {
         let coded =
             Coded::read(&message.topic.type_name, &message.payload).map_err(|error| error.to_string())?;
+        if message.topic.type_name == COMPRESSED_IMAGE && is_file(coded.data) {
+            // The encoder kept it between its pictures.
+            return self.add_void(message, sent);
+        }
         let codec = Codec::named(coded.format)
             .ok_or_else(|| format!("video of format {:?} is not decoded", coded.format))?;
         let unit = Unit::read(codec, coded.data)?;

@@ -95,7 +95,10 @@ fn candidates(options: &VideoOptions) -> Vec<&str> {
     match options.encoder.as_deref() {
         None => software.collect(),
         Some(HARDWARE) => hardware.iter().copied().chain(software).collect(),
-        Some(name) => [name].into_iter().chain(software).collect(),
+        Some(name) => {
+            let others = software.filter(|other| *other != name);
+            [name].into_iter().chain(others).collect()
+        }
     }
 }
 

@@ -162,6 +162,8 @@ impl Topic {
         let now = message.given;
         let entry = message.entry;
         if entry.publisher != self.publisher.0 && now.saturating_sub(self.publisher.1) > SILENT {
+            // The first picture of another publisher is a key frame.
+            self.end_segment(now);
             self.publisher.0 = entry.publisher;
         }
         let is_foreign = entry.publisher != self.publisher.0;

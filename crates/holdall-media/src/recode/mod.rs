@@ -363,9 +363,39 @@ impl Recoder {
 fn encoded(custom_data: &BTreeMap<String, String>) -> impl Iterator<Item = Recoding> + use<> {
     let mut last = BTreeMap::new();
     for recoding in Recoding::list_in(custom_data) {
-        last.insert(recoding.topic.clone(), recoding);
+        add_encoded(&mut last, recoding);
     }
     last.into_values().filter(|recoding| recoding.codec != RESTORED)
+}
+
+/// The same of several bags.
+fn encoded_in(inputs: &BagSet) -> impl Iterator<Item = Recoding> + use<> {
+    let mut all = BTreeMap::new();
+    let each = inputs.bags().iter();
+    for recoding in each.flat_map(|bag| encoded(&bag.metadata().custom_data)) {
+        add_encoded(&mut all, recoding);
+    }
+    all.into_values()
+}
+
+/// Adds what was done to a topic after what is known of it. Videos of images in several forms are restored as colours, which all of them are decoded to:
+/// which picture had which form is not known.
+fn add_encoded(all: &mut BTreeMap<String, Recoding>, mut recoding: Recoding) {
+    let is_video = |one: &Recoding| Codec::named(&one.codec).is_some();
+    let before = all
+        .get(&recoding.topic)
+        .filter(|before| is_video(before) && is_video(&recoding));
+    if let Some((before, one)) = before.and_then(|before| Some((before, before.image.as_ref()?)))
+        && let Some(form) = &mut recoding.image
+    {
+        if (&one.encoding, one.is_bigendian) != (&form.encoding, form.is_bigendian) {
+            form.encoding = "rgb8".to_owned();
+            form.is_bigendian = 0;
+        }
+        let sizes = before.sizes.iter().copied().chain([[one.width, one.height]]);
+        recoding.sizes.extend(sizes);
+    }
+    all.insert(recoding.topic.clone(), recoding);
 }
 
 /// Whether the first good image of a topic has 16 bits a pixel.
@@ -433,11 +463,7 @@ impl Recoder {
     }
 
     fn begin_decoding(&mut self, inputs: &BagSet, topics: &[TopicInfo], makes_files: bool) {
-        for recoding in inputs
-            .bags()
-            .iter()
-            .flat_map(|bag| encoded(&bag.metadata().custom_data))
-        {
+        for recoding in encoded_in(inputs) {
             let is_it = |topic: &&TopicInfo| topic.name == recoding.topic && topic.type_name == recoding.into;
             let Some(topic) = topics.iter().find(is_it) else {
                 continue;
@@ -491,5 +517,46 @@ impl Recode for Recoder {
     fn finish(&mut self) -> Vec<Recoding> {
         let streams = std::mem::take(&mut self.streams).into_values();
         streams.map(Stream::finish).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::recoding::ImageForm;
+
+    fn video(encoding: &str, width: u32) -> Recoding {
+        Recoding {
+            topic: "/camera".to_owned(),
+            codec: "h264".to_owned(),
+            image: Some(ImageForm {
+                width,
+                height: 48,
+                encoding: encoding.to_owned(),
+                is_bigendian: 0,
+            }),
+            ..Recoding::default()
+        }
+    }
+
+    #[test]
+    fn videos_of_images_in_several_forms_are_restored_as_colours() {
+        for (encodings, expected) in [
+            (["mono8", "mono8"], "mono8"),
+            (["rgb8", "mono8"], "rgb8"),
+            (["mono8", "bgr8"], "rgb8"),
+        ] {
+            let list: Vec<Recoding> = encodings
+                .iter()
+                .zip([64, 32])
+                .map(|(one, width)| video(one, width))
+                .collect();
+            let [joined] = encoded(&Recoding::list_to_custom_data(&list).into_iter().collect())
+                .collect::<Vec<_>>()
+                .try_into()
+                .expect("one topic");
+            assert_eq!(joined.image.expect("a form").encoding, expected);
+            assert_eq!(joined.sizes, [[64, 48]]);
+        }
     }
 }

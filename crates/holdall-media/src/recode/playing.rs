@@ -1,7 +1,7 @@
 //! Video and compressed clouds as images and clouds while a bag is played: each topic is decoded in a thread of its own, from the key frame before.
 
 use super::{
-    Coder, Key, Source, cloud, decoder, depth, encoded, expect_few, gid_of,
+    Coder, Key, Source, cloud, decoder, depth, encoded_in, expect_few, gid_of,
     image::{Frame, restored},
     narrow,
 };
@@ -87,8 +87,7 @@ pub(super) struct Playing {
 
 impl Playing {
     pub fn find(inputs: &BagSet, topics: &[TopicInfo]) -> Result<Self, String> {
-        let recodings = inputs.bags().iter().map(|bag| &bag.metadata().custom_data);
-        let recodings: Vec<Recoding> = recodings.flat_map(encoded).collect();
+        let recodings: Vec<Recoding> = encoded_in(inputs).collect();
         let mut found = Topics::new();
         for topic in topics.iter().filter(|topic| topic.serialization_format == "cdr") {
             let is_it =

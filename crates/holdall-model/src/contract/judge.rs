@@ -16,7 +16,7 @@ use crate::{
     qos::QosProfile,
     time::Timestamp,
     topic::TopicInfo,
-    units::format_bytes,
+    units::{counted, format_bytes},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -540,5 +540,12 @@ fn wrong_episodes(rule: &Rule, ending: &Ending) -> Option<String> {
     let (count, good) = (kept.clone().count() as u64, good.count() as u64);
     let least = rule.count("success_min").filter(|least| good < *least);
     let wrong = outside(rule, count, "episodes");
-    wrong.or_else(|| least.map(|least| format!("{good} episodes with outcome success, at least {least}")))
+    wrong.or_else(|| {
+        least.map(|least| {
+            format!(
+                "{} with outcome success, at least {least}",
+                counted(good, "episode")
+            )
+        })
+    })
 }

@@ -4,7 +4,7 @@ use super::{
     parse::{Rule, Severity, Tolerance},
     tree,
 };
-use crate::units::format_bytes;
+use crate::units::{counted, format_bytes};
 use std::time::Duration;
 
 fn seconds(span: Duration) -> String {
@@ -125,7 +125,8 @@ fn of_content(rule: &Rule) -> String {
             let is_counted = rule.count("min").is_some() || rule.count("max").is_some();
             let all = is_counted.then(|| format!("{} episodes that were not discarded", counts()));
             let good = rule.count("success_min");
-            let good = good.map(|count| format!("at least {count} episodes with outcome success"));
+            let good =
+                good.map(|count| format!("at least {} with outcome success", counted(count, "episode")));
             all.into_iter().chain(good).collect::<Vec<_>>().join(", ")
         }
         "disk_left" => format!(

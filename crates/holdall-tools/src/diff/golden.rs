@@ -14,6 +14,7 @@ use holdall_model::{
         Case, ImageComparison, MessageDifference, RateComparison, Tolerance, Tolerances, TopicComparison,
         Trajectory, TrajectoryComparison, TrajectoryLimits,
     },
+    time::Timestamp,
     topic::TopicInfo,
 };
 use serde_json::{Value, json};
@@ -51,8 +52,8 @@ struct Rules<'a> {
 }
 
 /// Compares the outputs of a case in `found` with those of a golden bag. The first messages of a topic are compared with each other, and so on;
-/// where one bag has more of them, or may have, those with the same `header.stamp`, if they have one. Receive times are not compared. Topics with limits of a trajectory are
-/// compared by their poses only, and images with limits by their similarity instead of their data.
+/// where one bag has more of them, or `counts` allows that, those with the same `header.stamp`, if they have one. Receive times are not compared. Topics with
+/// limits of a trajectory are compared by their poses only, and images with limits by their similarity instead of their data.
 ///
 /// Returns the comparison of each topic, and what keeps topics from being compared, one sentence each.
 ///
@@ -140,14 +141,14 @@ fn rates(
         return Ok(None);
     };
     let rate = |bags: &BagSet| {
-        let (mut first, mut last, mut steps) = (None, 0, 0_u64);
+        let (mut first, mut last, mut steps) = (None, Timestamp::default(), 0_u64);
         for message in messages(bags, name) {
-            last = message?.log_time.as_nanos();
+            last = message?.log_time;
             steps += u64::from(first.is_some());
             first.get_or_insert(last);
         }
-        let nanos = last - first.unwrap_or(last);
-        Ok::<_, ReadError>((nanos > 0).then(|| steps as f64 * 1e9 / nanos as f64))
+        let seconds = last.saturating_since(first.unwrap_or(last)).as_secs_f64();
+        Ok::<_, ReadError>((seconds > 0.0).then(|| steps as f64 / seconds))
     };
     Ok(Some(RateComparison {
         golden_hz: rate(golden)?,

@@ -81,12 +81,14 @@ pub(super) struct Taken<'a> {
     pub publishers: Option<&'a PublisherChoice>,
     /// True if messages of selected topics and publishers may be left out: by time, rate or expression.
     pub is_partial: bool,
+    /// True if fields, frames or definitions of messages are changed.
+    pub is_changed: bool,
     /// The first and last selected log time in the output; `None` for the beginning and the end.
     pub span: [Option<Timestamp>; 2],
 }
 
 impl Taken<'_> {
-    /// Whether it is all of these bags, and they are one recording: what its contract said is true of the output, too.
+    /// Whether it is all of these bags as they were, and they are one recording: what its contract said is true of the output, too.
     fn is_whole(&self, bags: &[Bag]) -> bool {
         let [bag] = bags else { return false };
         let mut topics = bag.metadata().topics_with_message_count.iter();
@@ -94,7 +96,8 @@ impl Taken<'_> {
             let topic = &topic.topic_metadata;
             (self.topic)(&topic.name, &topic.type_name)
         });
-        takes_all && self.publishers.is_none() && !self.is_partial && self.span == [None; 2]
+        let is_part = self.publishers.is_some() || self.is_partial || self.span != [None; 2];
+        takes_all && !is_part && !self.is_changed
     }
 }
 

@@ -134,6 +134,7 @@ fn reindex_locked(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Rei
         topic: &|_, _| true,
         publishers: None,
         is_partial: false,
+        is_changed: false,
         span: [None; 2],
     };
     let accounts = accounts::gather(

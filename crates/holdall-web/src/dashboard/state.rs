@@ -178,7 +178,6 @@ fn shortened(key: &str, value: &Value) -> Value {
             open.take(NAMED_MAX).map(named).collect()
         }
         Value::Array(list) => list.iter().take(NAMED_MAX).map(named).collect(),
-        // Events that a recording waits for: texts of any length.
         // Topics are rows, and a verdict has all violations.
         Value::Object(contract) if key == "contract" => json!({
             "outcome": contract.get("outcome"),
@@ -186,6 +185,7 @@ fn shortened(key: &str, value: &Value) -> Value {
             "not_judged": contract.get("not_judged"),
             "ended": contract.contains_key("verdict"),
         }),
+        // Their triggers are texts of any length.
         _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),
         _ => value.clone(),
     }

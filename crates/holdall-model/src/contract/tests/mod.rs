@@ -338,7 +338,7 @@ fn every_kind_of_rule_is_parsed_explained_and_in_the_schema() {
     );
     assert_eq!(
         of_kind("episodes"),
-        ["from 1 to 9 episodes that were not discarded, at least 1 episodes with outcome success"]
+        ["from 1 to 9 episodes that were not discarded, at least 1 episode with outcome success"]
     );
 }
 

@@ -153,7 +153,7 @@ fn episodes_are_counted_without_those_that_were_discarded() {
     assert_eq!(judge("{max: 1}").as_deref(), Some("2 episodes, at most 1"));
     assert_eq!(
         judge("{success_min: 2}").as_deref(),
-        Some("1 episodes with outcome success, at least 2")
+        Some("1 episode with outcome success, at least 2")
     );
 }
 

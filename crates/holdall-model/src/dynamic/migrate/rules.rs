@@ -150,7 +150,7 @@ impl Rules {
         unused.map(|(_, rule)| rule)
     }
 
-    /// A sentence for each file with rules that were not used: it names them, or is about a file that comes with holdall and has no other.
+    /// A sentence for each file with rules that were not used. It names them, but for a file that comes with holdall: that one is named where it has no other.
     pub(super) fn unused(&self, used: &BTreeSet<usize>) -> Vec<String> {
         let mut sentences = Vec::new();
         let own: Vec<&Rule> = self.own_unused(used).collect();

@@ -253,10 +253,12 @@ impl Topics {
         moment: Moment,
         source: &mut Source,
     ) -> Result<(), TransportError> {
-        match self.by_name.get(&publisher.topic) {
+        let is_opened = match self.by_name.get(&publisher.topic) {
             None => return Ok(()),
-            Some(topic) if topic.has_type(&publisher.type_name) => {}
-            Some(_) => self.open_type(source.name(), publisher),
+            Some(topic) => !topic.has_type(&publisher.type_name),
+        };
+        if is_opened {
+            self.open_type(source.name(), publisher);
         }
         let Some(topic) = self.by_name.get_mut(&publisher.topic) else {
             return Ok(());
@@ -276,7 +278,7 @@ impl Topics {
             .is_some_and(|live| live.note_offer(publisher.qos));
         // What was offered before was perhaps not by publishers of another type.
         let is_other = topic.type_name != publisher.type_name;
-        if (is_new && !is_other) || (is_other && self.keeps_types) {
+        if !is_opened && ((is_new && !is_other) || (is_other && self.keeps_types)) {
             self.parts.drain.command(DrainCommand::Offer {
                 topic: topic.id,
                 type_name: publisher.type_name.clone(),

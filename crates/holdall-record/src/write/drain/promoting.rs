@@ -38,7 +38,7 @@ pub struct RingWindow {
     pub span: Window,
     /// The trigger, or the broken rule, of its first event.
     pub reason: String,
-    /// What keeps the files; `None` where the file system has no locks.
+    /// What keeps the files; `None` where the file system has no locks or no room.
     pub hold: Option<Hold>,
 }
 
@@ -120,14 +120,22 @@ impl Promoting {
         }
     }
 
-    /// Takes note of rules of the contract that are broken.
+    /// Takes note of rules of the contract that are broken. What is before all that is copied of an event counts from now on: a rule may have been broken
+    /// for hours when that is seen.
     pub fn add_requested(&mut self, events: Vec<RequestedEvent>) {
+        let present = self.time.watch.stamp_of(self.time.watch.steady_now());
+        let earliest = Window::around(present, self.options.before, Duration::ZERO).start;
         for event in events {
+            let time = if event.time < earliest {
+                present
+            } else {
+                event.time
+            };
             // The last one is the contract.
             if let Some(count) = self.status.triggers.last_mut() {
                 count.events += 1;
             }
-            self.begin_event(event.time, event.name);
+            self.begin_event(time, event.name);
         }
     }
 
@@ -182,13 +190,20 @@ impl Promoting {
                 }
                 return self.publish();
             }
+            if span.until <= open.span.until {
+                // A broken rule was seen late. It does not end the window of a later event.
+                let hold = Hold::take(&self.ring, Some(span.start), Some(span.until));
+                return self.shared.add_ring_window(RingWindow { span, reason, hold });
+            }
         }
         // Events to come may make it longer.
         let hold = Hold::take(&self.ring, Some(span.start), None);
         self.close();
         tracing::info!("event {reason:?}: what is around it is copied beside the ring");
         if hold.is_none() {
-            tracing::warn!("the ring cannot keep what is copied of it: its file system has no locks");
+            tracing::warn!(
+                "the ring cannot keep what is copied of it: its file system has no locks or no room"
+            );
         }
         self.open = Some(RingWindow { span, reason, hold });
         self.publish();

@@ -47,7 +47,7 @@ pub struct DrainStatus {
     pub must_end: Option<String>,
     /// The limit that ends the recording, once it is reached.
     pub reached: Option<ReachedLimit>,
-    /// `None` unless the recording waits for events.
+    /// `None` unless the recording waits for events, or copies what is around them.
     pub triggered: Option<TriggerStatus>,
 }
 

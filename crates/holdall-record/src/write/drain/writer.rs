@@ -483,9 +483,14 @@ impl Writer {
     }
 
     fn report_split(&mut self) {
+        let with_records = self.bag.current_path();
         for (closed, opened) in self.bag.take_splits() {
             self.update_status(|status| status.splits += 1);
-            if let Some(tap) = &mut self.tap {
+            if let Some(tap) = self
+                .tap
+                .as_mut()
+                .filter(|_| with_records.as_ref() == Some(&opened))
+            {
                 tap.file_begun();
             }
             tracing::info!("now recording into {}", opened.display());

@@ -169,10 +169,14 @@ pub fn run_recoded(
     let is_bounded = set.bags().iter().any(|bag| bag.bounds() != (None, None));
     let is_partial = start.is_some() || end.is_some() || is_bounded || !job.choice.is_by_index();
     let asked = job.choice.compile()?.among(&set, &job.choice)?;
+    let output = &job.output;
+    let is_changed =
+        !(output.changes.is_empty() && output.frames.is_empty() && changer.migrations.is_empty());
     let taken = Taken {
         topic: &|name, type_name| asked.takes_topic(name, type_name),
         publishers: asked.publishers(),
         is_partial,
+        is_changed,
         span: [start, end].map(|time| time.map(|time| relabel.shift.apply(time))),
     };
     let accounts = gather(&set, &taken, &relabel, &job.output.custom_data)?;
@@ -200,9 +204,7 @@ pub fn run_recoded(
         && !has_hidden
         && !set.has_runs()
         && !has_other()?
-        && job.output.changes.is_empty()
-        && changer.migrations.is_empty()
-        && job.output.frames.is_empty()
+        && !is_changed
         && relabel.is_idle()
         && job.choice.is_by_index()
         && (!job.output.is_rewritten || codec.is_some());
