@@ -34,7 +34,7 @@ const LATE_MIN: Duration = Duration::from_secs(1);
 /// Time between two polls for the last answers.
 const ANSWER_POLL: Duration = Duration::from_millis(5);
 
-/// Why a request has no answer: nobody serves it, or it was refused here or there.
+/// Why a request has no answer: its service has no server, or it was refused here or there.
 const NO_SERVER: &str = "it has no server";
 const REFUSED: &str = "it was refused";
 

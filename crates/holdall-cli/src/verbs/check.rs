@@ -45,18 +45,13 @@ pub fn run(args: &CheckArguments) -> VerbResult {
         let found = holdall::tools::check::check(path, &mut |done, total| progress.show(done, total));
         drop(progress);
         let found = found.map_err(|error| Failure::opening(error, &named.paths))?;
-        let verdict = contract
-            .as_ref()
-            .map(|contract| judged(path, contract))
-            .transpose()?;
+        let verdict = contract.as_ref().map(|contract| judged(path, contract));
+        let verdict = verdict.transpose()?;
         // One that cannot be opened has its findings.
         let target = target.as_ref().filter(|_| found.state.is_some());
-        let compared = target.map(|target| definitions(path, args, target));
+        let compared = target.map_or(Ok(None), |target| definitions(path, args, target).map(Some));
         // What was found of the bag is shown before definitions that cannot be used end it.
-        let (compared, unusable) = match compared.transpose() {
-            Ok(compared) => (compared, None),
-            Err(failure) => (None, Some(failure)),
-        };
+        let (compared, unusable) = compared.map_or_else(|failure| (None, Err(failure)), |one| (one, Ok(())));
         let is_other =
             |(_, compared): &(_, Compared)| matches!(compared, Compared::Other(_) | Compared::Undefined);
         if compared.iter().flatten().any(is_other) {
@@ -98,9 +93,7 @@ pub fn run(args: &CheckArguments) -> VerbResult {
             }
             text
         })?;
-        if let Some(failure) = unusable {
-            return Err(failure);
-        }
+        unusable?;
     }
     Ok(outcome)
 }
