@@ -166,8 +166,8 @@ class Frames:
 
 # Pictures between two key frames, at most.
 _GROUP_MAX = 3000
-# Publishers whose pictures are kept.
-_GROUPS_MAX = 4
+# Bytes of decoded pictures that are kept, those of one group at least.
+_KEPT_BYTES_MAX = 512 << 20
 
 
 # Messages that are pictures of a video, which depend on others, and those that may be.
@@ -243,10 +243,11 @@ class VideoFrames(Frames):
 
     def _decode(self, number: int, publisher: str | None) -> Pixels:
         np = numpy()
-        begin, units = number, {number: self._unit(number, publisher)}
+        begin, units, pictures_before = number, {number: self._unit(number, publisher)}, 0
         while not (unit := units[begin]) or not unit[2]:
             begin -= 1
-            if begin < 0 or number - begin > _GROUP_MAX:
+            pictures_before += unit is not None
+            if begin < 0 or pictures_before > _GROUP_MAX:
                 raise ValueError(f"no key frame of {self.topic.name} is before its picture {number}")
             units[begin] = self._unit(begin, publisher)
         for after in range(number + 1, min(begin + _GROUP_MAX, len(self.topic))):
@@ -258,9 +259,9 @@ class VideoFrames(Frames):
         pictures = _native.decode_video([data for data, _, _ in group.values()], group[begin][1])
         decoded = (np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures)
         self._groups.pop(publisher, None)
-        if len(self._groups) >= _GROUPS_MAX:
-            del self._groups[next(iter(self._groups))]
         found = self._groups[publisher] = dict(zip(group, decoded))
+        while len(self._groups) > 1 and sum(one.nbytes for kept in self._groups.values() for one in kept.values()) > _KEPT_BYTES_MAX:
+            del self._groups[next(iter(self._groups))]
         if number not in found:
             raise ValueError(f"picture {number} of {self.topic.name} depends on one that is missing")
         return found[number]

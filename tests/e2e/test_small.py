@@ -526,8 +526,8 @@ def test_cloudini_of_another_program_is_read_bit_for_bit_or_refused(tmp_path, wo
     good = made["/v5_LOSSY_ZSTD"]
     refused = {topic: "in two ways in version 03" for topic in messages if topic.startswith("/v3_LOSSLESS")}
     others = {
-        "/later": (cloud(1, points, packed=good.replace(b"CLOUDINI_V05", b"CLOUDINI_V06")), 'its Cloudini version is "06"'),
-        "/binary": (cloud(1, points, packed=good.replace(b"CLOUDINI_V05\n", b"CLOUDINI_V05\0")), "its head is no text"),
+        "/later": (cloud(1, points, packed=good.replace(b"CLOUDINI_V05", b"CLOUDINI_V06")), 'its head names version "06" of Cloudini'),
+        "/binary": (cloud(1, points, packed=good.replace(b"CLOUDINI_V05\n", b"CLOUDINI_V05\0")), "or is not text"),
         "/unknown": (cloud(1, points, packed=good.replace(b"compression_opt: ZSTD", b"compression_opt: ZIP")), 'the line "compression_opt: ZIP"'),
         "/torn": (cloud(1, points, packed=good[:-9]), "cut off or damaged"),
         "/more": (cloud(1, points, packed=good + b"\0\0\0\0"), "data after its last point"),

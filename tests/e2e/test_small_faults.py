@@ -72,7 +72,7 @@ def test_pictures_that_show_something_else_are_refused_also_at_night(tmp_path, w
     scripts = {
         # The pictures are those of other images.
         "encoder": f'case "$*" in *rawvideo*) {changed} 0 230400 {how} | {FFMPEG} "$@"; exit;; esac',
-        # They were good when they were sampled, and are not when the bag is there.
+        # The encoder passes its own check; the finished bag does not.
         "decoder": f'case "$*" in *image2pipe*) if [ -e {small}/metadata.yaml ]; then {FFMPEG} "$@" | {changed} 15 230400 {how}; exit; fi;; esac',
     }
     stand_in(ffmpeg, f'{scripts[liar]}\nexec {FFMPEG} "$@"')

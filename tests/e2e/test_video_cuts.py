@@ -181,6 +181,23 @@ def test_a_part_counts_what_it_has_and_an_audit_finds_other_counts(world, small,
     assert notice == f"/camera: its account counts {have + 3} messages that became foxglove_msgs/msg/CompressedVideo, and the bag has {have}" and notice in found.stderr
 
 
+def test_equal_parts_of_a_bag_are_all_counted_when_they_are_merged(world, small):
+    bag, _, _, keys = small()
+    last, first, end = (f"@{moment // 10**9}.{moment % 10**9:09}" for moment in (START + number * STEP - late for number, late in ((keys[1], 1), (keys[1], 0), (2 * keys[1], 1))))
+    for name, part in (("early", ["--end", last]), ("late", ["--start", first, "--end", end])):
+        done = world.run("filter", bag, "-o", world.folder / name, *part)
+        assert done.returncode == 0, done.stderr
+        # A file by itself, too.
+        for path in (world.folder / name, *(world.folder / name).glob("*.mcap")):
+            audit = world.run("audit", path)
+            assert "its account counts" not in audit.stderr, (path, audit.stderr)
+    done = world.run("merge", world.folder / "early", world.folder / "late", "-o", world.folder / "again")
+    assert done.returncode == 0, done.stderr
+    entries = [one["messages"] for one in json.loads(custom_data(world.folder / "again")["holdall.recoded"]) if one["topic"] == "/camera"]
+    assert entries == [keys[1]] * 2
+    assert "its account counts" not in world.run("audit", world.folder / "again").stderr
+
+
 def listed_keys(bag):
     """The log times of key frames as the bag lists them, in milliseconds."""
     (about,) = [one for one in json.loads(custom_data(bag)["holdall.recoded"]) if one["topic"] == "/camera"]

@@ -237,7 +237,7 @@ def test_compressed_clouds_are_points_and_those_that_stayed_too(store, make, tmp
         points["x"], points["y"], points["intensity"], points["ring"] = np.arange(50) * 0.0137 + number, 2.5, np.arange(50) + number, np.arange(50) % 7
         clouds.append(points)
     fields = [make("sensor_msgs/msg/PointField", name=name, offset=at, datatype=of, count=1) for name, at, of in zip(names, offsets, types, strict=True)]
-    # The row of the fourth lies: it stays as it was sent.
+    # The fourth image states a wrong step, so it is kept unencoded.
     messages = [
         ("/lidar", START + number * 40 * MS, make(
             "sensor_msgs/msg/PointCloud2", header=header(make, START, "lidar"), height=1, width=50, fields=fields, is_bigendian=False, point_step=16,

@@ -4,7 +4,7 @@
 pub mod cloud;
 pub mod compressed;
 pub mod ffmpeg;
-pub mod likeness;
+pub(crate) mod likeness;
 pub mod mp4;
 pub mod picture_file;
 pub mod pixels;

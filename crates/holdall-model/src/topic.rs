@@ -66,14 +66,27 @@ pub struct TopicInfo {
     pub publisher: Option<Box<PublisherInfo>>,
 }
 
+/// Different profiles of a topic that later publishers may add.
+pub const OFFERS_MAX: usize = 32;
+
 impl TopicInfo {
-    /// Adds a profile that a publisher offers; false if it is known.
+    /// Adds a profile that a publisher offers; false if it is known, and where there are [`OFFERS_MAX`].
     pub fn add_offer(&mut self, qos: QosProfile) -> bool {
-        let is_new = !self.offered_qos_profiles.contains(&qos);
+        let has_room = self.offered_qos_profiles.len() < OFFERS_MAX;
+        let is_new = has_room && !self.offered_qos_profiles.contains(&qos);
         if is_new {
             self.offered_qos_profiles.push(qos);
         }
         is_new
+    }
+
+    /// Adds it if it is of a publisher of this type; false if not.
+    pub fn add_offer_of(&mut self, type_name: &str, qos: QosProfile) -> bool {
+        let is_its = self.type_name == type_name;
+        if is_its {
+            self.add_offer(qos);
+        }
+        is_its
     }
 
     /// The same topic without its publisher.

@@ -7,6 +7,7 @@ use holdall_model::{
         LossStage, LossSums,
         ledger::{Ledger, TopicAccount},
     },
+    recoding::Recoding,
     time::Timestamp,
 };
 use std::collections::BTreeMap;
@@ -123,7 +124,30 @@ impl BagAudit {
         }
         audit.topics.sort_by(|a, b| a.name.cmp(&b.name));
         audit.check_metadata(bag, repeated.values().sum());
+        let recoded = audit.differing_forms(bag);
+        audit.notices.extend(recoded);
         Ok(audit)
+    }
+
+    /// Where the bag has other messages than were given another form: one sentence each. What has expired is counted elsewhere.
+    fn differing_forms(&self, bag: &Bag) -> Vec<String> {
+        let mut recoded = Recoding::list_in(&bag.metadata().custom_data);
+        recoded.retain(|recoding| {
+            let mut topics = self.topics.iter();
+            topics.all(|topic| topic.name != recoding.topic || topic.expired == 0)
+        });
+        let copies = bag.shown_copies();
+        Recoding::differences(&recoded, |name, kind| {
+            let topics = bag.metadata().topics_with_message_count.iter();
+            let counts = topics.filter(|topic| {
+                let info = &topic.topic_metadata;
+                info.name == name && info.type_name == kind
+            });
+            let count: u64 = counts.map(|topic| topic.message_count).sum();
+            // Its account does not count pictures from before its beginning.
+            let copies = copies.iter().filter(|(topic, ..)| topic == name);
+            count.saturating_sub(copies.map(|(.., copies)| copies).sum())
+        })
     }
 
     /// True if the bag has an account that adds up.

@@ -175,12 +175,24 @@ impl Rebuild {
         if let (Some(start), Some(end)) = (self.metadata.starting_time, self.ending_time) {
             self.metadata.duration = end.saturating_since(start);
         }
+        let counts = &self.metadata.topics_with_message_count;
+        let count = |topic: &str, kind: &str| {
+            let place = self.topics.get(&(topic.to_owned(), kind.to_owned()));
+            place.map_or(0, |place| counts[*place].message_count)
+        };
+        // The list of a recording that was killed is from before its last messages, that of a file that was copied is its bag's.
+        let custom_data = &mut self.metadata.custom_data;
         if self.is_recoded_open {
-            Recoding::recount(&mut self.metadata.custom_data, |topic, kind| {
-                let place = self.topics.get(&(topic.to_owned(), kind.to_owned()));
-                place.map_or(0, |place| {
-                    self.metadata.topics_with_message_count[*place].message_count
-                })
+            Recoding::recount(custom_data, count);
+        } else {
+            // Copies of earlier messages are in no account.
+            let copies = |topic: &str, kind: &str| -> usize {
+                let channels = self.repeats.values().flat_map(|file| &file.channels);
+                let channels = channels.filter(|channel| channel.topic == topic && channel.type_name == kind);
+                channels.map(|channel| channel.messages.len()).sum()
+            };
+            Recoding::reduce(custom_data, |topic, kind| {
+                count(topic, kind).saturating_sub(copies(topic, kind) as u64)
             });
         }
         Ok((self.metadata, self.files, self.notices))

@@ -191,9 +191,7 @@ impl Catalog {
             } => self.with(topic, |topic| {
                 let others = topic.other_types.iter_mut().map(|(info, _)| info);
                 let mut infos = std::iter::once(&mut topic.info).chain(others);
-                if let Some(info) = infos.find(|info| info.type_name == type_name) {
-                    info.add_offer(qos);
-                }
+                infos.any(|info| info.add_offer_of(&type_name, qos));
             }),
             Event::Incomplete => self.is_incomplete = true,
             Event::Account(change) => self.apply_change(change),

@@ -23,9 +23,8 @@ pub fn run(args: &AuditArguments) -> VerbResult {
     let progress = Progress::of_messages(&format!("auditing {}", named.display()));
     let audit = BagAudit::with_progress(&bag, &mut |done, total| progress.show(done, total));
     drop(progress);
-    let mut audit = audit.map_err(Failure::failed)?;
+    let audit = audit.map_err(Failure::failed)?;
     let recoded = Recoding::list_in(&bag.metadata().custom_data);
-    audit.notices.extend(differing(&recoded, &bag, &audit));
     for notice in &audit.notices {
         warn!("{notice}");
     }
@@ -36,27 +35,6 @@ pub fn run(args: &AuditArguments) -> VerbResult {
         render::audit::text(named, &audit, &recoded, Paint::stdout())
     })?;
     outcome(&audit, named)
-}
-
-/// Where the bag has other messages than were given another form: one sentence each. What has expired is counted elsewhere.
-fn differing(recoded: &[Recoding], bag: &Bag, audit: &BagAudit) -> Vec<String> {
-    let is_whole = |recoding: &&Recoding| {
-        let mut topics = audit.topics.iter();
-        topics.all(|topic| topic.name != recoding.topic || topic.expired == 0)
-    };
-    let recoded: Vec<Recoding> = recoded.iter().filter(is_whole).cloned().collect();
-    let copies = bag.shown_copies();
-    Recoding::differences(&recoded, |name, kind| {
-        let topics = bag.metadata().topics_with_message_count.iter();
-        let counts = topics.filter(|topic| {
-            let info = &topic.topic_metadata;
-            info.name == name && info.type_name == kind
-        });
-        let count: u64 = counts.map(|topic| topic.message_count).sum();
-        // Its account does not count pictures from before its beginning.
-        let copies = copies.iter().filter(|(topic, ..)| topic == name);
-        count.saturating_sub(copies.map(|(.., copies)| copies).sum())
-    })
 }
 
 fn outcome(audit: &BagAudit, bag: &Path) -> VerbResult {

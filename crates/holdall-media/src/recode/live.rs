@@ -165,6 +165,11 @@ impl Topic {
             // The first picture of another publisher is a key frame.
             self.end_segment(now);
             self.publisher.0 = entry.publisher;
+            self.behind.at(entry.log_time);
+            if let How::Video(_) = self.how {
+                let what = "images of another publisher".to_owned();
+                self.behind.note(what, &mut self.account);
+            }
         }
         let is_foreign = entry.publisher != self.publisher.0;
         if !is_foreign {
@@ -637,7 +642,7 @@ mod tests {
     #[test]
     fn what_a_lost_encoder_had_comes_back_as_it_was() {
         let now = Duration::from_secs(10);
-        for fault in ["hangs", "ends", "lies", "gives up"] {
+        for fault in ["hangs", "ends", "skips", "gives up"] {
             let (mut topic, done, to_do) = topic(WhenBehind::Raw);
             for number in 0..3 {
                 topic.add(pending(number, now));
@@ -648,7 +653,7 @@ mod tests {
                     drop((done, to_do));
                     topic.step(now);
                 }
-                "lies" => {
+                "skips" => {
                     done.send(batch([(2, Ok(Bytes::from_static(b"x")))])).unwrap();
                     topic.step(now);
                 }

@@ -308,9 +308,8 @@ fn recoded(bags: &[Bag], relabel: &Relabel, takes: &dyn Fn(&str) -> bool) -> Opt
         .flat_map(|bag| Recoding::list_in(&bag.metadata().custom_data));
     for mut recoding in found.filter(|recoding| takes(&recoding.topic)) {
         recoding.topic = relabel.name(&recoding.topic);
-        if !all.contains(&recoding) {
-            all.push(recoding);
-        }
+        // Equal ones are those of two parts of a bag, or of messages that are twice in the output.
+        all.push(recoding);
     }
     Recoding::list_to_custom_data(&all)
 }

@@ -219,10 +219,10 @@ fn put_number(out: &mut Vec<u8>, value: i64) {
     out.push(rest as u8);
 }
 
-/// The largest error of a coordinate after decoding; a clause if another value differs, or one that is not a number.
+/// The largest error of a coordinate after decoding.
 ///
 /// # Errors
-/// As said.
+/// One clause: another value differs, or a coordinate is a number in one of them only.
 pub fn error_of(cloud: &Cloud<'_>, decoded: &[u8]) -> Result<f64, String> {
     let bare = cloud.bare()?;
     let step = cloud.point_step as usize;

@@ -49,7 +49,7 @@ fn parts(packed: &[u8]) -> Result<(u8, &str, &[u8]), String> {
         _ => {
             let found = String::from_utf8_lossy(&after[..after.len().min(2)]);
             return Err(format!(
-                "its Cloudini version is {found:?} or its head is no text, expected 03, 04 or 05"
+                "its head names version {found:?} of Cloudini or is not text; versions 03, 04 and 05 are read"
             ));
         }
     };
@@ -474,8 +474,8 @@ mod tests {
     fn what_is_not_known_is_refused_by_its_name() {
         let chunk = "0400000000000000";
         for (version, stage, datatype, clause) in [
-            ("02", "LOSSY", 7, "its Cloudini version is \"02\""),
-            ("06", "LOSSY", 7, "its Cloudini version is \"06\""),
+            ("02", "LOSSY", 7, "its head names version \"02\" of Cloudini"),
+            ("06", "LOSSY", 7, "its head names version \"06\" of Cloudini"),
             ("03", "MAYBE", 7, "the line \"encoding_opt: MAYBE\""),
             ("03", "LOSSLESS", 7, "in two ways in version 03"),
             ("03", "LOSSY", 1, "damaged"),

@@ -10,7 +10,7 @@ use crate::{
     step_wait::StepWait,
     write::{drain::DrainShared, latched::LatchedKeeper},
 };
-use holdall_model::{loss::ledger::Ledger, qos::QosProfile};
+use holdall_model::{loss::ledger::Ledger, qos::QosProfile, topic::OFFERS_MAX};
 use std::sync::{Arc, Mutex};
 
 /// Data for a topic's row in the status.
@@ -19,17 +19,14 @@ pub(crate) struct LiveTopic {
     pub name: String,
     pub type_name: String,
     pub intake: Arc<Intake>,
-    /// QoS profiles that its publishers have offered, each once and at most [`QOS_KEPT_MAX`].
+    /// QoS profiles that its publishers have offered, each once and at most [`OFFERS_MAX`].
     pub offered: Vec<QosProfile>,
 }
-
-/// Different offers of a topic that are kept.
-const QOS_KEPT_MAX: usize = 32;
 
 impl LiveTopic {
     /// Notes the QoS that a publisher offers; true if no other publisher did before.
     pub(super) fn note_offer(&mut self, qos: QosProfile) -> bool {
-        let is_new = self.offered.len() < QOS_KEPT_MAX && !self.offered.contains(&qos);
+        let is_new = self.offered.len() < OFFERS_MAX && !self.offered.contains(&qos);
         if is_new {
             self.offered.push(qos);
         }

@@ -86,7 +86,7 @@ impl Durable {
     /// The sync has ended: its messages are durable. Returns the journal's place before which all are.
     pub fn sync_ended(&mut self, now: Duration, encoder: Option<(&str, Duration)>) -> u64 {
         let verdict = self.window.ended(now, self.syncing.iter().sum());
-        self.warn_of(verdict, encoder);
+        self.warn_of(verdict, encoder, now);
         self.held_before = Waiting::total();
         let durability = self.window.status().clone();
         let syncing = &mut self.syncing;
@@ -100,7 +100,7 @@ impl Durable {
     /// Whether a sync must begin. Warns when the loss window cannot be kept; `encoder` is a topic and how long its messages have waited for one.
     pub fn is_due(&mut self, now: Duration, encoder: Option<(&str, Duration)>) -> bool {
         let verdict = self.window.check(now);
-        self.warn_of(verdict, encoder);
+        self.warn_of(verdict, encoder, now);
         self.window.is_due(now)
     }
 
@@ -117,15 +117,18 @@ impl Durable {
     }
 
     /// Warns once when the loss window cannot be kept; the report and the bag have the details.
-    fn warn_of(&self, verdict: Verdict, encoder: Option<(&str, Duration)>) {
+    fn warn_of(&self, verdict: Verdict, encoder: Option<(&str, Duration)>, now: Duration) {
         if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.window.status().window) {
             let held = Waiting::total().saturating_sub(self.held_before);
+            // A drain that was at work sees no wait that was too long; the recorder's thread does.
+            let absence = self.absence.map(|absence| absence.span);
+            let absence = absence.or_else(|| self.shared.absence(now));
             tracing::warn!(
                 setting = Setting::MaxLossWindow.name(),
                 "the loss window of {:.3} s was not kept, a power cut would have taken the last {:.3} s: {}",
                 window.as_secs_f64(),
                 miss.age.as_secs_f64(),
-                miss.why(self.absence.map(|absence| absence.span), held, encoder),
+                miss.why(absence, held, encoder),
             );
         }
         if verdict != Verdict::Kept {

@@ -72,12 +72,8 @@ impl Recoding {
 
     /// Adds what a publisher offers to its topic; false if none of its type is given away.
     pub fn add_offer(&mut self, topic: TopicId, type_name: &str, qos: QosProfile) -> bool {
-        let topic = self.topics.get_mut(&topic).map(|topic| &mut topic.info);
-        let Some(info) = topic.filter(|info| info.type_name == type_name) else {
-            return false;
-        };
-        info.add_offer(qos);
-        true
+        let topic = self.topics.get_mut(&topic);
+        topic.is_some_and(|topic| topic.info.add_offer_of(type_name, qos))
     }
 
     /// Gives a topic its definition.

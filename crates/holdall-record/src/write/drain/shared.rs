@@ -271,6 +271,11 @@ impl DrainShared {
         }
     }
 
+    /// How long this process did not run, as the recorder's thread saw it, if that explains the findings at `now`.
+    pub(super) fn absence(&self, now: Duration) -> Option<Duration> {
+        self.wait.absence(now)
+    }
+
     /// Parts of the ring that events want since the last call.
     pub(crate) fn take_ring_windows(&self) -> Vec<RingWindow> {
         std::mem::take(&mut *lock(&self.ring_windows))
