@@ -100,7 +100,8 @@ def test_what_a_best_effort_publisher_sends_meanwhile_is_counted(bare_hosts, wor
     recording.wait_for(100)
     sent, got, code, said = recording.end()
     lost = json.loads(world.run("info", "--json", recording.bag).stdout)["lost"]
-    assert code == 3 and len(got) + lost == sent, (len(got), sent, said)
+    # The other network may take over before the next message.
+    assert code == (3 if lost else 0) and len(got) + lost == sent, (len(got), sent, said)
 
 
 @pytest.mark.parametrize("dds", ["fastdds", "cyclone"])

@@ -1,7 +1,7 @@
 //! The log of a killed recorder: its topics, their definitions, publishers and losses.
 
-use super::Event;
-use holdall_io::survivor::directory_identity;
+use super::{Event, KIND_LOG};
+use holdall_io::survivor::{Survivor, SurvivorError, directory_identity};
 use holdall_model::{
     loss::ledger::{AFTER_ARRIVAL, AccountChange, Loss},
     time::Timestamp,
@@ -120,6 +120,13 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
+    /// Reads the log in this memory.
+    pub(super) fn in_memory(survivor: &Survivor) -> Result<Self, SurvivorError> {
+        let slots = survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG);
+        let parts: Result<Vec<_>, _> = slots.map(|slot| survivor.read(slot)).collect();
+        Ok(Self::from_log(&parts?.concat()))
+    }
+
     /// Reads the log. The last line may have been cut off by the kill; any other that cannot be read makes the log incomplete.
     pub(crate) fn from_log(log: &[u8]) -> Self {
         let mut catalog = Self::default();

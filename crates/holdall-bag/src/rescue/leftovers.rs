@@ -1,6 +1,6 @@
 //! Memory of killed recorders whose bags were never repaired: it stays until then, so a user must know of it.
 
-use super::{KIND_LOG, POINTER_BYTES_MAX, POINTER_FILE, Pointer, catalog::Catalog};
+use super::{POINTER_BYTES_MAX, POINTER_FILE, Pointer, catalog::Catalog};
 use holdall_io::{
     fs,
     survivor::{NAME_PREFIX, Survivor, own_user, view_of_files},
@@ -84,7 +84,7 @@ fn found(directory: &Path) -> Vec<Leftover> {
             continue;
         }
         // Memory that cannot be read now may be readable later.
-        let Some(catalog) = recorded(&survivor) else {
+        let Ok(catalog) = Catalog::in_memory(&survivor) else {
             continue;
         };
         found.push(Leftover {
@@ -103,13 +103,4 @@ fn is_awaited(catalog: &Catalog, id: &str) -> bool {
     let pointer = fs::read(&catalog.directory.join(POINTER_FILE), POINTER_BYTES_MAX);
     let pointer = pointer.map(|bytes| serde_json::from_slice::<Pointer>(&bytes));
     matches!(pointer, Ok(Ok(pointer)) if pointer.id == id) && catalog.is_of(&catalog.directory)
-}
-
-/// The recorded bag; `None` if that cannot be read.
-fn recorded(survivor: &Survivor) -> Option<Catalog> {
-    let mut log = Vec::new();
-    for slot in survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG) {
-        log.extend_from_slice(&survivor.read(slot).ok()?);
-    }
-    Some(Catalog::from_log(&log))
 }

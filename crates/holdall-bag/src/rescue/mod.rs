@@ -10,7 +10,7 @@ mod missing;
 mod ranges;
 mod write;
 
-pub use error::RescueError;
+pub use error::{FindError, RescueError};
 pub use holdall_model::rescue::{Event, KIND_LOG, POINTER_FILE, Pointer};
 pub use layout::{CacheEntry, KIND_MESSAGES};
 pub use layout::{
@@ -38,9 +38,15 @@ use holdall_model::{
 use holdall_storage::reader::StorageReader;
 use std::{
     collections::HashSet,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
+
+/// How long the memory of a bag that is not being recorded may still belong to a process: a program that inspects a killed process delays the end of its
+/// memory.
+const ENDED_MAX: Duration = Duration::from_secs(5);
 
 /// The pointer file is not longer than this.
 const POINTER_BYTES_MAX: u64 = 64 << 10;
@@ -177,17 +183,29 @@ impl Missing {
 }
 
 impl Rescue {
-    /// The memory that a bag's directory points to; `None` if there is none, it is of another boot, or the recorder is alive.
+    /// The memory that the directory of a bag that is not being recorded points to; `None` if there is none, it is of another boot, or
+    /// the bag is a copy of one that is being recorded. Waits a few seconds for a recorder that is being ended.
     ///
     /// # Errors
-    /// The memory exists, but cannot be read, or belongs to another bag.
-    pub fn find(directory: &Path) -> Result<Option<Self>, String> {
+    /// The memory exists, but cannot be read, belongs to another bag, or its recorder is alive.
+    pub fn find(directory: &Path) -> Result<Option<Self>, FindError> {
+        Self::find_within(directory, ENDED_MAX)
+    }
+
+    /// As [`Rescue::find`]; waits at most `patience`.
+    ///
+    /// # Errors
+    /// As [`Rescue::find`].
+    pub fn find_within(directory: &Path, patience: Duration) -> Result<Option<Self>, FindError> {
         let path = directory.join(POINTER_FILE);
         // Before it is read, so that another file that gets the name then is not taken for it.
         let Ok(numbers) = fs::file_numbers(&path) else {
             return Ok(None);
         };
-        let unreadable = |reason: String| format!("{}: {reason}", path.display());
+        let unreadable = |reason: String| FindError::Unreadable {
+            pointer: path.clone(),
+            reason,
+        };
         if fs::is_link(&path) {
             return Err(unreadable("it is a link".to_owned()));
         }
@@ -197,13 +215,15 @@ impl Rescue {
         let pointer: Pointer =
             serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         let owner = owner_of(&path).map_err(|error| unreadable(error.to_string()))?;
-        let survivor = match Survivor::open(&pointer.path, &pointer.id, owner) {
-            Ok(survivor) => survivor,
-            // It went with a power cut, or was removed.
-            Err(SurvivorError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(None);
+        let survivor = match open_ended(&pointer, owner, directory, patience) {
+            Ok(Some(survivor)) => survivor,
+            Ok(None) => return Ok(None),
+            Err(source @ SurvivorError::Alive { .. }) => {
+                return Err(FindError::Alive {
+                    pointer: path,
+                    source,
+                });
             }
-            Err(SurvivorError::Alive { .. }) => return Ok(None),
             Err(error) => return Err(unreadable(error.to_string())),
         };
         let file = PointerFile {
@@ -290,6 +310,38 @@ impl Rescue {
     }
 }
 
+/// The memory of a recorder that has ended, or ends within `patience`; `None` if it went with a power cut, was removed, or its recorder is
+/// alive and records another directory than this one.
+fn open_ended(
+    pointer: &Pointer,
+    owner: u32,
+    directory: &Path,
+    patience: Duration,
+) -> Result<Option<Survivor>, SurvivorError> {
+    let until = Instant::now() + patience;
+    let mut is_original = None;
+    loop {
+        let alive = match Survivor::open(&pointer.path, &pointer.id, owner) {
+            Ok(survivor) => return Ok(Some(survivor)),
+            Err(SurvivorError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(alive @ SurvivorError::Alive { .. }) => alive,
+            Err(error) => return Err(error),
+        };
+        let is_original = *is_original.get_or_insert_with(|| {
+            let living = Survivor::look_at(&pointer.path, &pointer.id, owner).ok();
+            let catalog = living.and_then(|living| Catalog::in_memory(&living).ok());
+            catalog.is_none_or(|catalog| catalog.is_of(directory))
+        });
+        if !is_original {
+            return Ok(None);
+        }
+        if Instant::now() >= until {
+            return Err(alive);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// The id of the memory that the metadata of a bag that was being recorded names.
 fn memory_named_in(directory: &Path) -> Option<String> {
     metadata_of(directory).ok()??.custom_data.remove(MEMORY_KEY)
@@ -323,7 +375,7 @@ pub(crate) fn as_reader<F: RecordedFile>(directory: &Path, files: &[F]) -> Resul
 where
     F::Error: std::fmt::Display,
 {
-    let Some(rescue) = Rescue::find(directory)? else {
+    let Some(rescue) = Rescue::find(directory).map_err(|error| error.to_string())? else {
         return Ok(None);
     };
     let failed = |error: F::Error| error.to_string();

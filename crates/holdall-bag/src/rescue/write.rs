@@ -1,6 +1,6 @@
 //! Writes messages from memory: into one more file of the bag, or into a file in memory for a caller that only reads.
 
-use super::{Found, Missing, Rescue, RescueError, catalog::Catalog, metadata_of};
+use super::{FindError, Found, Missing, Rescue, RescueError, catalog::Catalog, metadata_of};
 use holdall_io::{
     block::BlockPoolOptions,
     disk::FileId,
@@ -45,12 +45,19 @@ const BLOCKS: BlockPoolOptions = BlockPoolOptions {
 };
 
 impl Rescue {
-    /// The memory that a bag's directory points to; `None`, with a warning, if it cannot be read.
-    pub fn find_or_warn(directory: &Path) -> Option<Self> {
-        Self::find(directory).unwrap_or_else(|error| {
-            tracing::warn!("messages in memory cannot be rescued: {error}");
-            None
-        })
+    /// As [`Rescue::find`]; `None`, with a warning, if the memory cannot be read.
+    ///
+    /// # Errors
+    /// The recorder of this bag is alive: a repair without its memory would count those messages as lost.
+    pub fn find_or_warn(directory: &Path) -> Result<Option<Self>, RescueError> {
+        match Self::find(directory) {
+            Ok(found) => Ok(found),
+            Err(alive @ FindError::Alive { .. }) => Err(RescueError::Alive(alive)),
+            Err(error) => {
+                tracing::warn!("messages in memory cannot be rescued: {error}");
+                Ok(None)
+            }
+        }
     }
 
     /// Writes what the bag in `directory` lacks, whose storage files are `listed`, into one more file of it, and removes the memory that it

@@ -94,6 +94,25 @@ impl Survivor {
     /// # Errors
     /// When it is not there, is another one, or belongs to a process that is alive.
     pub fn open(path: &Path, id: &str, owner: u32) -> Result<Self, SurvivorError> {
+        Self::open_if(path, id, owner, |file| {
+            flock(file, FlockOperation::NonBlockingLockShared).is_ok()
+        })
+    }
+
+    /// As [`Survivor::open`], but its process may be alive, and change what is read.
+    ///
+    /// # Errors
+    /// As [`Survivor::open`].
+    pub fn look_at(path: &Path, id: &str, owner: u32) -> Result<Self, SurvivorError> {
+        Self::open_if(path, id, owner, |_| true)
+    }
+
+    fn open_if(
+        path: &Path,
+        id: &str,
+        owner: u32,
+        is_ended: impl Fn(&File) -> bool,
+    ) -> Result<Self, SurvivorError> {
         let failed = |source| SurvivorError::Io {
             path: path.to_owned(),
             source,
@@ -111,7 +130,7 @@ impl Survivor {
         if about.uid() != owner || about.mode() & 0o077 != 0 {
             return Err(other("others may have written it"));
         }
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+        if !is_ended(&file) {
             return Err(SurvivorError::Alive {
                 path: path.to_owned(),
             });

@@ -316,12 +316,11 @@ fn what_a_tool_makes_of_a_whole_recording_adds_up_with_the_same_losses() {
 fn what_a_tool_leaves_out_on_request_is_counted_as_policy_and_is_no_loss() {
     let mut world = World::new();
     let recorded = recorded(&mut world);
-    let middle = |job: &Job| {
-        let bag = job.inputs[0].metadata();
-        Some(Moment::At(
-            bag.starting_time.unwrap().saturating_add(bag.duration / 2),
-        ))
-    };
+    // By messages, not by time, because the sender may have been stopped anywhere.
+    let mut times: Vec<_> = recorded.messages().iter().map(|read| read.log_time).collect();
+    times.sort_unstable();
+    let middle = Timestamp::from_nanos(times[times.len() / 2] as i64);
+    let middle = |_: &Job| Some(Moment::At(middle));
     let from_middle = |job: &mut Job| job.choice.start = middle(job);
     let to_middle = |job: &mut Job| job.choice.end = middle(job);
     let by_rate = |job: &mut Job| {

@@ -7,7 +7,7 @@ use super::{
 };
 use holdall_bag::{
     reader::{AccountKind, Bag, BagAudit, BagSet, MessageFilter},
-    rescue::Pointer,
+    rescue::{FindError, Pointer, Rescue},
     writer::CompressionMode,
 };
 use holdall_io::survivor::{Survivor, directory_identity, own_user};
@@ -427,7 +427,7 @@ fn a_bag_that_points_to_the_memory_of_another_one_gets_nothing_of_it() {
         } else {
             fs::copy(&from, other.join(POINTER)).unwrap();
         }
-        let refused = holdall_bag::rescue::Rescue::find(&other).unwrap_err();
+        let refused = Rescue::find(&other).unwrap_err().to_string();
         let why = ["the memory of another bag", "it is a link"];
         assert!(why.iter().any(|why| refused.contains(why)), "{refused}");
         let report = repair(&other, None, &mut |_, _| {}).unwrap();
@@ -437,6 +437,46 @@ fn a_bag_that_points_to_the_memory_of_another_one_gets_nothing_of_it() {
     }
     assert_eq!(repair(&bag, None, &mut |_, _| {}).unwrap().rescued, Some(1));
     assert_eq!(read(&bag)["/a"], [payload(1, 100)]);
+}
+
+#[test]
+fn memory_that_is_not_free_yet_is_waited_for_and_without_it_nothing_is_repaired() {
+    let (mut world, memory) = world_with_memory();
+    let publisher = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(1, 100));
+    recording.wait_recorded(1);
+    let place = tempfile::tempdir().unwrap();
+    let bag = killed(&recording, place.path());
+    recording.stop();
+    // As the kernel holds the lock of a process until nothing refers to its memory.
+    let file = fs::File::open(place.path().join("memory")).unwrap();
+    file.lock().unwrap();
+    let before = contents(&bag);
+    let refused = Rescue::find_within(&bag, Duration::ZERO).unwrap_err();
+    assert!(matches!(refused, FindError::Alive { .. }), "{refused}");
+    let refused = repair(&bag, None, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("when that process has ended"), "{refused}");
+    assert_eq!(contents(&bag), before);
+    let new = place.path().join("new");
+    assert!(repair(&bag, Some(&new), &mut |_, _| {}).is_err() && !new.exists());
+    let copy = place.path().join("copy");
+    copy_tree(&bag, &copy);
+    assert!(Rescue::find(&copy).unwrap().is_none(), "a copy is not waited for");
+    let (begin, begun) = std::sync::mpsc::channel();
+    let repaired = std::thread::spawn({
+        let bag = bag.clone();
+        move || {
+            begin.send(()).unwrap();
+            repair(&bag, None, &mut |_, _| {}).unwrap().rescued
+        }
+    });
+    begun.recv().unwrap();
+    file.unlock().unwrap();
+    assert_eq!(repaired.join().unwrap(), Some(1));
+    assert_eq!(read(&bag)["/a"], [payload(1, 100)]);
+    drop(memory);
 }
 
 /// The bytes of each file.
@@ -455,16 +495,12 @@ fn a_bag_that_is_being_recorded_and_memory_of_others_are_left_alone() {
     let recording = world.record();
     recording.wait_matched(&publisher);
     send_through_a_first_file(&recording, &publisher);
-    assert!(
-        holdall_bag::rescue::Rescue::find(&recording.output)
-            .unwrap()
-            .is_none(),
-        "it is alive"
-    );
+    let alive = Rescue::find_within(&recording.output, Duration::ZERO).unwrap_err();
+    assert!(matches!(alive, FindError::Alive { .. }), "{alive}");
     let place = tempfile::tempdir().unwrap();
     let bag = killed(&recording, place.path());
     fs::set_permissions(place.path().join("memory"), fs::Permissions::from_mode(0o666)).unwrap();
-    let refused = holdall_bag::rescue::Rescue::find(&bag).unwrap_err();
+    let refused = Rescue::find(&bag).unwrap_err().to_string();
     assert!(refused.contains("others may have written it"), "{refused}");
     assert!(
         Bag::open(&bag)
@@ -474,7 +510,7 @@ fn a_bag_that_is_being_recorded_and_memory_of_others_are_left_alone() {
             .any(|notice| notice.contains("memory"))
     );
     fs::write(bag.join(POINTER), "{").unwrap();
-    assert!(holdall_bag::rescue::Rescue::find(&bag).is_err());
+    assert!(Rescue::find(&bag).is_err());
     assert_eq!(fs::read_dir(memory.path()).unwrap().count(), 1);
     recording.stop();
 }

@@ -51,6 +51,9 @@ pub enum RepairError {
     /// It is being recorded.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// Its recorder is not at its end.
+    #[error(transparent)]
+    Alive(RescueError),
     /// The directory.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -83,6 +86,7 @@ impl From<RescueError> for RepairError {
         match error {
             RescueError::Storage(error) => Self::Storage(error),
             RescueError::Disk(error) => Self::Disk(error),
+            RescueError::Alive(_) => Self::Alive(error),
         }
     }
 }
@@ -195,8 +199,9 @@ pub fn repair(
         let path = named.as_deref().unwrap_or(path);
         let _lock = lock_bag(path)?;
         remove_left_over(path);
+        let memory = memory_of(path)?;
         settle_unwritten(path)?;
-        let mut report = repair_with(path, &mut OsFiles)?;
+        let mut report = repair_there(path, memory, RepairTarget::InPlace, &mut OsFiles)?;
         let found = add_problems(&mut report, progress)?;
         if report.problem_count > 0 && fs::is_dir(path) {
             report.metadata_written |= describe_damage(path).map_err(Box::new)?;
@@ -205,6 +210,8 @@ pub fn repair(
         report.note_unreadable(&found);
         return Ok(report);
     };
+    // A copy does not show whether its original is alive.
+    memory_of(path)?;
     // The copy gets its name when it is whole.
     let staged = Staged::begin(output).map_err(Box::new)?;
     let partial = staged.directory().to_owned();
@@ -249,8 +256,9 @@ pub fn repair(
 
 /// Repairs the copy of a bag, and rebuilds it from readable messages if it is still damaged.
 fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<RepairReport, RepairError> {
+    let memory = memory_of(copy)?;
     settle_unwritten(copy)?;
-    let mut report = repair_there(copy, RepairTarget::Copy, &mut OsFiles)?;
+    let mut report = repair_there(copy, memory, RepairTarget::Copy, &mut OsFiles)?;
     add_problems(&mut report, progress)?;
     if report.problem_count > 0 {
         salvage(copy, &mut report, progress)?;
@@ -308,24 +316,29 @@ pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
 /// # Errors
 /// As [`repair`].
 pub fn repair_with(path: &Path, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
-    repair_there(path, RepairTarget::InPlace, disk)
+    repair_there(path, memory_of(path)?, RepairTarget::InPlace, disk)
 }
 
-/// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it. `None` if nothing had
-/// survived.
+/// The memory of a bag's killed recorder. Before anything is written: without it nothing is repaired as long as the recorder is alive.
+fn memory_of(path: &Path) -> Result<Option<Rescue>, RepairError> {
+    match fs::is_dir(path) {
+        true => Ok(Rescue::find_or_warn(path)?),
+        false => Ok(None),
+    }
+}
+
+/// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it.
 fn write_rescued(
     directory: &Path,
+    rescue: Rescue,
     target: RepairTarget,
     gone: &Gone,
-) -> Result<Option<Rescued>, RepairError> {
-    let Some(rescue) = Rescue::find_or_warn(directory) else {
-        return Ok(None);
-    };
+) -> Result<Rescued, RepairError> {
     let bag = Bag::open_files(directory);
     let files = bag.as_ref().map_or(&[][..], Bag::files);
     if rescue.is_in(files)? {
         rescue.end(target);
-        return Ok(Some(Rescued::default()));
+        return Ok(Rescued::default());
     }
     let (mut missing, has_files) = (rescue.missing(files)?, !files.is_empty());
     drop(bag);
@@ -342,7 +355,7 @@ fn write_rescued(
     } else {
         rescue.write_into(directory, &listed, &missing, target)?;
     }
-    Ok(Some(rescued))
+    Ok(rescued)
 }
 
 /// Outcome for the memory of a killed recorder.
@@ -358,15 +371,15 @@ struct Rescued {
 
 fn repair_there(
     path: &Path,
+    memory: Option<Rescue>,
     target: RepairTarget,
     disk: &mut dyn RepairDisk,
 ) -> Result<RepairReport, RepairError> {
-    let rescued = if fs::is_dir(path) {
+    let write = |memory| {
         let gone = Bag::open_to_describe(path).map(|(bag, _)| bag.gone().clone());
-        write_rescued(path, target, &gone.unwrap_or_default())?
-    } else {
-        None
+        write_rescued(path, memory, target, &gone.unwrap_or_default())
     };
+    let rescued = memory.map(write).transpose()?;
     let (bag, was_ended) = match &rescued {
         // Nothing of it is in memory only.
         Some(Rescued { account: Some(_), .. }) => (Bag::open_files(path)?, false),
