@@ -92,9 +92,7 @@ fn a_page_of_two_machines_names_what_each_ran() {
         (format!("{}, {}", names[0], names[2]), "Fast"),
         (names[1].clone(), "Slow"),
     ] {
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(&format!("- Machine of {ran}: ")));
+        let line = text.lines().find(|line| line.starts_with(&format!("- {ran}: ")));
         assert!(line.is_some_and(|line| line.contains(processor)), "{ran}: {text}");
     }
 }

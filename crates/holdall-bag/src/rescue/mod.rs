@@ -24,6 +24,7 @@ pub use write::{REPAIR_RECORD, RESCUED_KEY};
 use bytes::Bytes;
 use catalog::Catalog;
 use holdall_io::{
+    disk::reason,
     fs,
     survivor::{Survivor, SurvivorError, owner_of},
 };
@@ -209,8 +210,15 @@ impl Rescue {
         if fs::is_link(&path) {
             return Err(unreadable("it is a link".to_owned()));
         }
-        let Ok(bytes) = fs::read(&path, POINTER_BYTES_MAX) else {
-            return Ok(None);
+        let bytes = match fs::read(&path, POINTER_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => {
+                return Err(unreadable(format!(
+                    "it cannot be read: {}",
+                    reason(&error.into_io())
+                )));
+            }
         };
         let pointer: Pointer =
             serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;

@@ -17,7 +17,7 @@ use crate::{
 };
 use holdall_io::fs::write_atomically_unsynced;
 use holdall_model::units::format_mebibyte_rate;
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 /// The page's length.
 pub const WORDS_MAX: usize = 1200;
@@ -146,17 +146,38 @@ fn shortened(command: &str) -> &str {
 }
 
 const HOW_TO_READ: &str = "
-Percent: messages recorded of those sent, worst case with its 95 % interval, best case. Slower: cases whose publishers did not keep the rate. *(ours)*: written here after the published design. Disk: its direct rate, or the rate \
-that it was held to. ×: a storage's rate ÷ its rival's, over all sizes and batches. Middlewares: messages received a second; idle nodes: part of a core, anonymous memory. Noise: the disk varied by more than the rows differ.";
+Percent: messages recorded of those sent, worst case with its 95 % interval, best case. Slower: cases whose publishers did not keep the rate. *(ours)*: written here after the published design. Disk: its direct or its limited \
+rate. ×: a storage's rate ÷ its rival's. Middlewares: messages received a second; idle nodes: part of a core, memory. Noise: the disk varied more than the rows.";
 
-/// The machine of the experiments, or each machine with those that it ran.
+/// The machine of the experiments, or each machine with those that it ran; what most of them share, its programs, is said once.
 fn machines(loaded: &Results) -> String {
     let by_machine = loaded.machines();
     if let [(machine, _)] = by_machine.as_slice() {
         return format!("Machine: {machine}.");
     }
-    let line = |(machine, names): &(String, String)| format!("- Machine of {names}: {machine}.");
-    by_machine.iter().map(line).collect::<Vec<String>>().join("\n")
+    let programs = |machine: &str| machine.split_once("; ").map(|(_, programs)| programs.to_owned());
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for found in by_machine.iter().filter_map(|(machine, _)| programs(machine)) {
+        *counts.entry(found).or_default() += 1;
+    }
+    let shared = counts.into_iter().filter(|(_, count)| *count > 1);
+    let shared = shared
+        .max_by_key(|(_, count)| *count)
+        .map(|(programs, _)| programs);
+    let line = |(machine, names): &(String, String)| {
+        let rest = shared.as_ref().map(|shared| format!("; {shared}"));
+        let own = rest
+            .and_then(|rest| machine.strip_suffix(&rest))
+            .unwrap_or(machine);
+        format!("- {names}: {own}.")
+    };
+    let mut lines: Vec<String> = by_machine.iter().map(line).collect();
+    lines.extend(
+        shared
+            .as_ref()
+            .map(|shared| format!("- Where nothing else is named: {shared}.")),
+    );
+    lines.join("\n")
 }
 
 /// What was found in one experiment: a text for each recorder, storage or middleware.
