@@ -24,6 +24,7 @@ pub use write::{REPAIR_RECORD, RESCUED_KEY};
 use bytes::Bytes;
 use catalog::Catalog;
 use holdall_io::{
+    clock::{Clock, SystemClock},
     disk::reason,
     fs,
     survivor::{Survivor, SurvivorError, owner_of},
@@ -42,7 +43,7 @@ use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How long the memory of a bag that is not being recorded may still belong to a process: a program that inspects a killed process delays the end of its
@@ -326,7 +327,7 @@ fn open_ended(
     directory: &Path,
     patience: Duration,
 ) -> Result<Option<Survivor>, SurvivorError> {
-    let until = Instant::now() + patience;
+    let until = SystemClock.monotonic() + patience;
     let mut is_original = None;
     loop {
         let alive = match Survivor::open(&pointer.path, &pointer.id, owner) {
@@ -343,10 +344,11 @@ fn open_ended(
         if !is_original {
             return Ok(None);
         }
-        if Instant::now() >= until {
+        let now = SystemClock.monotonic();
+        if now >= until {
             return Err(alive);
         }
-        std::thread::sleep(Duration::from_millis(10));
+        SystemClock.sleep_until(now + Duration::from_millis(10));
     }
 }
 
