@@ -464,7 +464,7 @@ fn memory_that_is_not_free_yet_is_waited_for_and_without_it_nothing_is_repaired(
     let copy = place.path().join("copy");
     copy_tree(&bag, &copy);
     assert!(Rescue::find(&copy).unwrap().is_none(), "a copy is not waited for");
-    let (begin, begun) = std::sync::mpsc::channel();
+    let (begin, begun) = std::sync::mpsc::sync_channel(1);
     let repaired = std::thread::spawn({
         let bag = bag.clone();
         move || {
