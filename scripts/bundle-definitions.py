@@ -26,6 +26,7 @@ DISTRIBUTIONS = OUTPUT.with_name("distributions.txt")
 KINDS = ("msg", "srv", "action")
 # Interfaces that only ROS 2's own tests use.
 LEFT_OUT = {"test_msgs"}
+NAMES = ["foxy", "galactic", "humble", "iron", "jazzy", "kilted", "lyrical"]
 
 # Of distributions after Jazzy, and of services that Jazzy has and PyPI lacks, which holdall offers; and holdall's own. The hashes are those of rosbags.
 CODE = "int32 return_code\nstring error_string\n"
@@ -65,6 +66,26 @@ NEWER = {
     "rosbag2_interfaces/srv/TogglePaused": "---\n",
     # The recorder's own.
     **{f"holdall_interfaces/srv/{path.stem}": path.read_text("utf-8") for path in sorted((ROOT / "ros/holdall_interfaces/srv").glob("*.srv"))},
+}
+
+# The services that not all distributions have, by the first one that does. All other services have one text from Foxy to Lyrical, by the branches of
+# common_interfaces, rcl_interfaces and rosbag2 of 2024, Kilted's packages on PyPI (`tests/e2e/test_migrate.py` compares the hashes), and the documentation of
+# rosbag2_interfaces 0.26.9 (Jazzy), 0.32.0 (Kilted) and 0.33.1 (Rolling, before Lyrical).
+SINCE = {
+    "galactic": "nav_msgs/LoadMap rosbag2_interfaces/GetRate rosbag2_interfaces/IsPaused rosbag2_interfaces/Pause rosbag2_interfaces/PlayNext "
+    "rosbag2_interfaces/Resume rosbag2_interfaces/Seek rosbag2_interfaces/SetRate rosbag2_interfaces/TogglePaused",
+    "humble": "rosbag2_interfaces/Burst rosbag2_interfaces/Snapshot",
+    "iron": "rcl_interfaces/GetLoggerLevels rcl_interfaces/SetLoggerLevels rosbag2_interfaces/Play rosbag2_interfaces/SplitBagfile "
+    "rosbag2_interfaces/Stop type_description_interfaces/GetTypeDescription",
+    "jazzy": "rosbag2_interfaces/IsDiscoveryRunning rosbag2_interfaces/Record rosbag2_interfaces/StartDiscovery rosbag2_interfaces/StopDiscovery",
+    "lyrical": "rosbag2_interfaces/GetSubscribedTopics rosbag2_interfaces/GetUri rosbag2_interfaces/IsRecording rosbag2_interfaces/SubscribeToTopics",
+}
+# What services were from the distribution in SINCE to Kilted.
+UNTIL_KILTED = {
+    "rosbag2_interfaces/srv/Record": "string uri\n---\n" + CODE,
+    "rosbag2_interfaces/srv/Resume": "---\n",
+    "rosbag2_interfaces/srv/SplitBagfile": "---\n",
+    "rosbag2_interfaces/srv/Stop": "---\n",
 }
 
 HEAD = """\
@@ -119,18 +140,18 @@ def without_msg(value):
     return [without_msg(part) for part in value] if isinstance(value, list) else value
 
 
-def newer():
-    """Definitions of newer distributions, with the hashes that rosbags computes."""
+def hashed(texts):
+    """Definitions by name with the hashes that rosbags computes."""
     store = get_typestore(Stores.ROS2_JAZZY)
     # To ROS 2's generator a `char` is a `uint8`.
     info = "uint8 event_type\nbuiltin_interfaces/Time stamp\nuint8[16] client_gid\nint64 sequence_number\n"
     del store.fielddefs["service_msgs/msg/ServiceEventInfo"]
     store.register(get_types_from_msg(info, "service_msgs/msg/ServiceEventInfo"))
-    for name, text in NEWER.items():
+    for name, text in texts.items():
         for message, fields in messages_of(name, text).items():
             types = get_types_from_msg(fields, message)
             store.register({without_msg(each): tuple(map(without_msg, types[each])) for each in types})
-    for name, text in NEWER.items():
+    for name, text in texts.items():
         yield name, ("srv" if "/srv/" in name else "msg", store.hash_rihs01(name), text)
 
 
@@ -138,30 +159,38 @@ DISTRIBUTIONS_HEAD = """\
 # In what distributions of ROS 2 differ from Jazzy, written by scripts/bundle-definitions.py: do not edit.
 #
 # As in definitions.txt, with the first and the last distribution that has a definition at the end of an entry's first line; a hash of - says that
-# these distributions do not have the type. From rosbags (Apache-2.0).
+# these distributions do not have the type. Messages are from rosbags (Apache-2.0).
 """
 
 
 def distributions(bundled):
     """The definitions that are not those of Jazzy, of which definitions.txt has `bundled`: (type, hash, text, first, last distribution)."""
-    names = ["foxy", "galactic", "humble", "iron", "jazzy", "kilted", "lyrical"]
-    stores = {name: get_typestore(Stores[f"ROS2_{name.upper()}"]) for name in names}
+    stores = {name: get_typestore(Stores[f"ROS2_{name.upper()}"]) for name in NAMES}
     types = sorted({each for store in stores.values() for each in store.fielddefs if "/msg/" in each})
     for each in types:
         # rosbags hashes `char` otherwise than ROS 2 does.
         if each.startswith("rmw_dds_common/"):
             continue
         had = [text_of(store, each) if each in store.fielddefs else None for store in stores.values()]
-        jazzy, begin = had[names.index("jazzy")], 0
+        jazzy, begin = had[NAMES.index("jazzy")], 0
         # Later packages of Jazzy have it, rosbags' do not.
         if jazzy is None and each in bundled:
-            yield each, "-", "", names[0], names[names.index("jazzy") - 1]
-        for end in range(1, len(names) + 1):
-            if end == len(names) or had[end] != had[begin]:
+            yield each, "-", "", NAMES[0], NAMES[NAMES.index("jazzy") - 1]
+        for end in range(1, len(NAMES) + 1):
+            if end == len(NAMES) or had[end] != had[begin]:
                 if had[begin] != jazzy:
-                    type_hash = stores[names[begin]].hash_rihs01(each) if had[begin] is not None else "-"
-                    yield each, type_hash, had[begin] or "", names[begin], names[end - 1]
+                    type_hash = stores[NAMES[begin]].hash_rihs01(each) if had[begin] is not None else "-"
+                    yield each, type_hash, had[begin] or "", NAMES[begin], NAMES[end - 1]
                 begin = end
+
+
+def services():
+    """The same of services."""
+    first = {each.replace("/", "/srv/"): name for name, types in SINCE.items() for each in types.split()}
+    for each, name in first.items():
+        yield each, "-", "", NAMES[0], NAMES[NAMES.index(name) - 1]
+    for each, (_, type_hash, text) in hashed(UNTIL_KILTED):
+        yield each, type_hash, text, first[each], "kilted"
 
 
 def text_of(store, name):
@@ -173,14 +202,15 @@ def text_of(store, name):
 def write_distributions(bundled):
     with DISTRIBUTIONS.open("w", encoding="utf-8", newline="") as output:
         output.write(DISTRIBUTIONS_HEAD)
-        for name, type_hash, text, first, last in distributions(bundled):
-            output.write(f"@@ {name} msg {type_hash} {len(text.encode('utf-8'))} {first} {last}\n{text}\n")
+        entries = [*distributions(bundled), *services()]
+        for name, type_hash, text, first, last in sorted(entries, key=lambda entry: (entry[0], NAMES.index(entry[3]))):
+            output.write(f"@@ {name} {name.split('/')[1]} {type_hash} {len(text.encode('utf-8'))} {first} {last}\n{text}\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("share", type=Path, nargs="+", help="share folder of ROS 2 packages")
-    definitions = dict(stored()) | dict(newer())
+    definitions = dict(stored()) | dict(hashed(NEWER))
     rebuilt = set(definitions)
     for share in parser.parse_args().share:
         for name, definition in installed(share):

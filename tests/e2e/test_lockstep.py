@@ -219,6 +219,21 @@ def test_a_server_that_leaves_ends_the_playback_with_a_sentence(world):
     assert "has none by service /twice: it has no server" in report["failure"], report
 
 
+def test_a_server_is_waited_for_and_named(world):
+    from test_replay import CALLS, bag_of_calls, node, requests_of
+
+    rule = ["--disable-keyboard-controls", "--publish-service-requests", "--step-by", "service /twice", *FAST]
+    bag = bag_of_calls(world)
+    ran = world.run("play", bag, *rule, "--timeout", "1")
+    assert ran.returncode == 1 and "after 1 s service /twice has no server" in ran.stdout + ran.stderr, ran
+    player = world.holdall("play", bag, *rule)
+    # After more time than servers have that no step waits for.
+    player.wait_until_says("playback waits, because service /twice has no server")
+    server = node(world, serve="/twice")
+    code, said = player.wait()
+    assert code == 0 and requests_of(server, len(CALLS)) == CALLS, said
+
+
 def test_messages_of_one_time_keep_the_order_of_bags_and_files(world):
     for name, topics in (("one", ["/a", "/b"]), ("two", ["/c", "/a"])):
         write_with_pip_mcap(world.folder / f"{name}.mcap", {topic: [(10**18 + i // 3, f"{name}{i}") for i in range(9)] for topic in topics})

@@ -4,9 +4,13 @@ import json
 import random
 import re
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import PYTHON
+from mcap.reader import make_reader
+from mcap.writer import Writer as McapWriter
 from rosbags.rosbag1 import Writer as Ros1Writer
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -539,24 +543,81 @@ def test_topics_that_stay_and_rules_that_find_nothing_are_named(world):
     # The same rules for a folder of bags, one of which has no classes.
     before, rng = store_of("foxy"), random.Random(9)
     write(world.folder / "fleet/two", before, {"/range": ("sensor_msgs/msg/Range", [message_of(before, rng, "sensor_msgs/msg/Range")])})
+    # Two bags that stay are named once, without the rules, which are for others.
+    (fields,) = get_types_from_msg("int32 x", "odd_msgs/msg/Odd").values()
+    before.register({"odd_msgs/msg/Odd": fields})
+    odd = [write(world.folder / "fleet" / name, before, {"/odd": ("odd_msgs/msg/Odd", [message_of(before, rng, "odd_msgs/msg/Odd")])}) for name in ("four", "three")]
     ran = done(world, "migrate", world.folder / "fleet", "-o", world.folder / "fleet-new", *target, "--rules", rules)
-    assert ran.stdout.splitlines()[-1] == "2 of 2 bags migrated; 0 without other definitions", ran.stdout
-    # A type that no definition has.
-    rules.write_text(f"{CLASSES}- type: vision_msgs/msg/ObjectHypotesis\n  fields: {{class_id: id}}\n")
-    for verb in (["migrate", bag, "-o", world.folder / "typo"], ["check", bag], ["migrate", world.folder / "fleet", "-o", world.folder / "typo"]):
-        said = done(world, *verb, *target, "--rules", rules, code=2).stderr
-        assert f"{rules}, line 8: vision_msgs/msg/ObjectHypotesis: no definition of this type is in the bag" in said, said
-    said = done(world, "play", bag, *target, "--migrate", rules, code=2).stderr
-    assert "line 8: vision_msgs/msg/ObjectHypotesis: no definition of this type" in said and not (world.folder / "typo").exists(), said
+    assert ran.stdout.splitlines()[-1] == "2 of 4 bags migrated; 2 without other definitions", ran.stdout
+    stays = "and 1 other bag: unchanged, because the new definitions do not have their types: /odd (odd_msgs/msg/Odd)\n"
+    assert ran.stderr.count(stays) == 1 and f"other bag: {rules}" not in ran.stderr, ran.stderr
+    ran = done(world, "migrate", *odd, "-o", world.folder / "none", *target, "--rules", rules)
+    assert ran.stdout == "0 of 2 bags migrated; 2 without other definitions\n" and ran.stderr.count(stays) == 1, ran
+    assert ran.stderr.count(f"and 1 other bag: {rules}: no topic has what these rules are for: vision_msgs/msg/Classification2D (line 2), ") == 1, ran.stderr
+    # A type that no definition has, and one that a type of the bag would become.
+    for rule, named in {
+        "vision_msgs/msg/ObjectHypotesis\n  fields: {class_id: id}": "ObjectHypotesis: no definition of this type",
+        "vision_msgs/msg/ObjectHypothesis\n  becomes: vision_msgs/msg/Hypotesis": "ObjectHypothesis: no definition of vision_msgs/msg/Hypotesis",
+    }.items():
+        rules.write_text(f"{CLASSES}- type: {rule}\n")
+        for verb in (["migrate", bag, "-o", world.folder / "typo"], ["check", bag], ["migrate", world.folder / "fleet", "-o", world.folder / "typo"]):
+            said = done(world, *verb, *target, "--rules", rules, code=2).stderr
+            assert f"{rules}, line 8: vision_msgs/msg/{named} is in the bag" in said, said
+        said = done(world, "play", bag, *target, "--migrate", rules, code=2).stderr
+        assert f"line 8: vision_msgs/msg/{named}" in said and not (world.folder / "typo").exists(), said
 
 
-def test_types_of_services_stay_under_another_distribution_and_are_named(world):
-    bag = odd_bag(world, "bag", "/set/_service_event", "std_srvs/srv/SetBool_Event")
+def test_services_that_no_distribution_has_stay_and_are_named(world):
+    bag = odd_bag(world, "bag", "/set/_service_event", "odd_msgs/srv/Set_Event")
     target = ["--definitions", world.folder / "ws", "--distro", "kilted", "--rules", "ros2"]
     said = done(world, "migrate", bag, "-o", world.folder / "new", *target).stderr
-    assert "do not have their types: /set/_service_event (std_srvs/srv/SetBool_Event)\n" in said, said
+    assert "do not have their types: /set/_service_event (odd_msgs/srv/Set_Event)\n" in said, said
     listed = json.loads(done(world, "check", bag, *target, "--json", code=1).stdout)["definitions"]
     assert {each["topic"]: each["definition"] for each in listed} == {"/class": "other", "/range": "other", "/set/_service_event": "unknown"}
+
+
+# Of an event: a request that was received, when, by whom, its number.
+INFO = b"\0\1\0\0" + bytes([1, 0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, *range(16), 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0])
+
+
+def test_events_of_services_get_the_definitions_of_the_distribution(world):
+    bag, name, topic = world.folder / "old.mcap", "rosbag2_interfaces/srv/Resume_Event", "/resume/_service_event"
+    with open(bag, "wb") as file:
+        writer = McapWriter(file)
+        writer.start(profile="ros2")
+        channel = writer.register_channel(topic, "cdr", writer.register_schema(name, "ros2msg", b"---\n"))
+        # One request, which is empty: a byte, three to align the next number. No response.
+        writer.add_message(channel, START, INFO + b"\1\0\0\0" + bytes(4) + bytes(4), START)
+        writer.finish()
+    for distro, found in {"foxy": "unknown", "humble": "same", "kilted": "same", "lyrical": "other"}.items():
+        told = done(world, "check", bag, "--distro", distro, "--json", code=int(found == "other"))
+        assert [each["definition"] for each in json.loads(told.stdout)["definitions"]] == [found], distro
+    done(world, "migrate", bag, "-o", world.folder / "new", "-s", "mcap", "--distro", "lyrical")
+    with open(next((world.folder / "new").glob("*.mcap")), "rb") as file:
+        [(schema, channel, message)] = make_reader(file).iter_messages(topics=[topic])
+    assert schema.name == name and b"string tracking_topic_name" in schema.data
+    # A time, a mode, an empty text.
+    assert message.data == INFO + b"\1\0\0\0" + bytes(12) + b"\1\0\0\0\0" + bytes(3) + bytes(4)
+    told = done(world, "check", world.folder / "new", "--distro", "humble", code=1).stdout
+    assert topic in told and "resume_time" in told and "tracking_topic_name" in told, told
+
+
+def test_services_of_kilted_have_the_hashes_of_its_packages(world):
+    share, names = Path(PYTHON["kilted"]).parent.parent / "share", []
+    with Writer(world.folder / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for path in sorted(share.glob("*/srv/*.srv")):
+            name = f"{path.parent.parent.name}/srv/{path.stem}_Event"
+            listed = json.loads(path.with_suffix(".json").read_text())["type_hashes"]
+            hashes = {each["type_name"]: each["hash_string"] for each in listed}
+            text = path.read_text()
+            for part in (each for each in hashes if "/msg/" in each):
+                text += f"\n{'=' * 80}\nMSG: {part.replace('/msg/', '/')}\n{(share / f'{part}.msg').read_text()}"
+            connection = writer.add_connection(f"/{path.stem}/_service_event", name, msgdef=text, rihs01=hashes[name])
+            writer.write(connection, START, INFO + bytes(8))
+            names.append(name)
+    told = done(world, "check", world.folder / "bag", "--distro", "kilted", "--json")
+    listed = json.loads(told.stdout)["definitions"]
+    assert {each["type"]: each["definition"] for each in listed} == dict.fromkeys(names, "same") and len(names) > 10
 
 
 @pytest.mark.parametrize(

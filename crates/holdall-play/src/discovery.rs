@@ -14,11 +14,16 @@ const SETTLE_QUIET: Duration = Duration::from_millis(300);
 /// 0.1 s or 1.1 s (most often), when the first exchange of endpoints fails and Fast DDS repeats it a second later.
 const SETTLE_MIN: Duration = Duration::from_millis(1250);
 
+/// What is missing is named after this time.
+const SAID_AFTER: Duration = Duration::from_secs(5);
+
 /// How far discovery has come.
 struct Settle {
     since: Duration,
     quiet_since: Duration,
     matched: usize,
+    /// What is missing was logged.
+    is_said: bool,
 }
 
 /// The wait for subscriptions.
@@ -50,7 +55,7 @@ impl Discovery {
         steps: &Steps,
         now: Duration,
     ) -> Result<Duration, String> {
-        if self.required.is_empty() && self.wait_max.is_zero() {
+        if self.required.is_empty() && self.wait_max.is_zero() && !steps.needs_servers() {
             return Ok(now);
         }
         let matched = publications.matched_subscriptions() + steps.matched();
@@ -58,34 +63,41 @@ impl Discovery {
             since: now,
             quiet_since: now,
             matched,
+            is_said: false,
         });
         if matched != settle.matched {
             (settle.matched, settle.quiet_since) = (matched, now);
         }
-        let waits_for_servers = now.saturating_sub(settle.since) < SERVER_WAIT_MAX;
-        if waits_for_servers && !publications.servers_are_ready() {
-            return Ok(now.saturating_add(SETTLE_POLL));
-        }
-        let quiet = settle.quiet_since.saturating_add(SETTLE_QUIET);
-        if self.required.is_empty() {
-            let latest = settle.since.saturating_add(self.wait_max);
-            return Ok(match matched {
-                0 => latest,
-                _ => latest.min(quiet.max(settle.since.saturating_add(SETTLE_MIN))),
-            });
-        }
+        let waited = now.saturating_sub(settle.since);
         let missing = self
             .required
             .iter()
             .find_map(|required| required.missing(publications))
-            .or_else(|| steps.absent());
-        match (missing, self.timeout) {
-            (None, _) => Ok(quiet),
-            (Some(missing), Some(timeout)) if now.saturating_sub(settle.since) >= timeout => {
-                Err(format!("after {} s {missing}", timeout.as_secs_f64()))
+            .or_else(|| steps.absent(publications));
+        if let Some(missing) = missing {
+            if let Some(timeout) = self.timeout.filter(|timeout| waited >= *timeout) {
+                return Err(format!("after {} s {missing}", timeout.as_secs_f64()));
             }
-            (Some(_), _) => Ok(now.saturating_add(SETTLE_POLL)),
+            if waited >= SAID_AFTER && !std::mem::replace(&mut settle.is_said, true) {
+                tracing::warn!("playback waits, because {missing}");
+            }
+            return Ok(now.saturating_add(SETTLE_POLL));
         }
+        if waited < SERVER_WAIT_MAX && !publications.servers_are_ready() {
+            return Ok(now.saturating_add(SETTLE_POLL));
+        }
+        let quiet = settle.quiet_since.saturating_add(SETTLE_QUIET);
+        if !self.required.is_empty() {
+            return Ok(quiet);
+        }
+        let latest = settle.since.saturating_add(self.wait_max);
+        let least = settle.since.saturating_add(SETTLE_MIN);
+        Ok(match matched {
+            0 => latest,
+            // The server may have come late, and subscriptions with it.
+            _ if steps.needs_servers() => quiet.max(least.min(latest)),
+            _ => latest.min(quiet.max(least)),
+        })
     }
 }
 

@@ -21,8 +21,8 @@ use holdall_model::{
     topic::TopicInfo,
 };
 use holdall_transport::{
-    Delivery, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
-    TransportError,
+    Delivery, GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceWake, Sink,
+    SubscribeRequest, Subscription, Transport, TransportError,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -135,6 +135,14 @@ impl Transport for Notebook {
             topic: request.topic.clone(),
             notebook: self.clone(),
         }))
+    }
+
+    fn client(
+        &mut self,
+        _service: &ServiceDescription,
+        _wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceClient>, TransportError> {
+        Ok(Box::new(steps::Servers(Arc::clone(&self.matched))))
     }
 
     fn now(&self) -> Timestamp {

@@ -103,7 +103,7 @@ impl Player {
             publications.published_names().chain(clock_name),
             publications.published_types(),
         );
-        notices.extend(migrations.notices.iter().cloned());
+        notices.extend(migrations.notices().cloned());
         if (options.requests.services || options.requests.actions) && publications.requests().next().is_none()
         {
             let nothing =

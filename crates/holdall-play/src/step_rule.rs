@@ -61,6 +61,13 @@ impl fmt::Display for StepRule {
     }
 }
 
+impl StepAnswer {
+    /// Whether a server answers.
+    pub(super) const fn is_of_server(&self) -> bool {
+        matches!(self, Self::Service(_) | Self::Action(_))
+    }
+}
+
 impl fmt::Display for StepAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -172,10 +172,23 @@ impl Steps {
         self.answers.matched()
     }
 
+    /// Whether servers must be there before the first message.
+    pub fn needs_servers(&self) -> bool {
+        self.rules.iter().any(|rule| rule.text.answer.is_of_server())
+    }
+
     /// What is still missing before the first message, one clause.
-    pub fn absent(&self) -> Option<String> {
-        let topic = self.answers.without_publisher()?;
-        Some(format!("no publisher of {} exists", Outside(topic)))
+    pub fn absent(&self, publications: &Publications) -> Option<String> {
+        if let Some(topic) = self.answers.without_publisher() {
+            return Some(format!("no publisher of {} exists", Outside(topic)));
+        }
+        let is_unserved = |input: &usize| {
+            let requests = publications.requests_of(*input);
+            requests.is_some_and(|requests| !requests.is_ready())
+        };
+        let mut rules = self.rules.iter().filter(|rule| rule.text.answer.is_of_server());
+        let rule = rules.find(|rule| rule.inputs.iter().any(is_unserved))?;
+        Some(format!("{} has no server", rule.text.answer))
     }
 
     /// Whether messages that wait for answers hold back one of the publication `next`, or the end: when to ask again, or why it ends.
@@ -355,8 +368,7 @@ impl Steps {
     pub fn unsent(&mut self, request: (usize, Timestamp), reason: &'static str, now: Duration) {
         let mut needs = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
-            let is_of_requests = matches!(rule.text.answer, StepAnswer::Service(_) | StepAnswer::Action(_));
-            if is_of_requests && rule.inputs.contains(&request.0) {
+            if rule.text.answer.is_of_server() && rule.inputs.contains(&request.0) {
                 needs.push((number, Need::Never(reason)));
             }
         }
@@ -419,8 +431,7 @@ pub(super) fn listeners(options: &Lockstep, wanted: &[ListenerCount]) -> Vec<Lis
     let mut all = wanted.to_vec();
     for rule in &options.rules {
         let is_same = |known: &ListenerCount| known.topic == rule.input;
-        if !matches!(rule.answer, StepAnswer::Service(_) | StepAnswer::Action(_)) && !all.iter().any(is_same)
-        {
+        if !rule.answer.is_of_server() && !all.iter().any(is_same) {
             all.push(ListenerCount {
                 topic: rule.input.clone(),
                 count: 1,

@@ -1,7 +1,7 @@
 //! The definitions of distributions of ROS 2, as far as they differ from those of Jazzy.
 
 use super::{
-    InterfaceSource, SourceFormat,
+    InterfaceSource,
     bundle::{Bundle, Entry, entries},
 };
 use std::{collections::HashMap, sync::OnceLock};
@@ -39,19 +39,13 @@ impl Distribution {
         NAMES[self.0]
     }
 
-    /// Its definition of a message; `None` if it has none, or it is not known: services and actions are known of Jazzy alone.
+    /// Its definition of a message or a service; `None` if it has none, or it is not known.
     pub fn get(self, type_name: &str) -> Option<InterfaceSource> {
-        let bundle = Bundle::embedded();
-        if self.name() == "jazzy" {
-            return bundle.get(type_name);
-        }
         let of_type = spans().get(type_name).map(Vec::as_slice).unwrap_or_default();
         match of_type.iter().find(|entry| self.is_within(entry)) {
             // An entry without a hash says that the type does not exist.
             Some(entry) => (entry.type_hash != "-").then(|| entry.source()),
-            None => bundle
-                .get(type_name)
-                .filter(|source| source.format == SourceFormat::Msg),
+            None => Bundle::embedded().get(type_name),
         }
     }
 
@@ -86,11 +80,15 @@ mod tests {
         let mut count = 0;
         for (type_name, entry) in entries(TEXT).filter(|(_, entry)| entry.type_hash != "-") {
             let distribution = Distribution::by_name(entry.span.unwrap().0).unwrap();
-            let definition = Definition::resolve(type_name, |name| distribution.get(name)).unwrap();
+            // Galactic has no events of services.
+            let lookup = |name: &str| distribution.get(name).or_else(|| Bundle::embedded().get(name));
+            let definition = Definition::resolve(type_name, lookup).unwrap();
             assert_eq!(definition.type_hash(), entry.type_hash, "{type_name}");
             count += 1;
         }
-        assert!(count > 10, "{count}");
+        assert!(count > 20, "{count}");
+        let marks = TEXT.lines().filter(|line| line.starts_with("@@ ")).count();
+        assert_eq!(entries(TEXT).count(), marks);
     }
 
     #[test]
@@ -103,8 +101,26 @@ mod tests {
         assert!(of("humble", "visualization_msgs/msg/Marker").is_some_and(|text| text.contains("mesh_file")));
         assert_eq!(of("iron", "geometry_msgs/msg/VelocityStamped"), None);
         assert!(of("kilted", "nav_msgs/msg/Goals").is_some());
-        assert_eq!(of("humble", "std_srvs/srv/Trigger"), None);
-        assert!(of("jazzy", "std_srvs/srv/Trigger").is_some());
+        for name in NAMES {
+            let trigger = of("jazzy", "std_srvs/srv/Trigger");
+            assert!(
+                trigger.is_some() && of(name, "std_srvs/srv/Trigger") == trigger,
+                "{name}"
+            );
+            assert_eq!(of(name, "my_msgs/srv/Own"), None);
+        }
+        assert_eq!(of("humble", "rcl_interfaces/srv/GetLoggerLevels"), None);
+        assert!(of("iron", "rcl_interfaces/srv/GetLoggerLevels").is_some());
+        assert_eq!(of("foxy", "rosbag2_interfaces/srv/Resume"), None);
+        for name in ["galactic", "jazzy", "kilted"] {
+            assert_eq!(
+                of(name, "rosbag2_interfaces/srv/Resume").as_deref(),
+                Some("---\n")
+            );
+        }
+        assert!(
+            of("lyrical", "rosbag2_interfaces/srv/Resume").is_some_and(|text| text.contains("resume_time"))
+        );
         assert_eq!(Distribution::by_name("noetic"), None);
     }
 }

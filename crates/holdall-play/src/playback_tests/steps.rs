@@ -1,9 +1,33 @@
-//! Lock-step: acknowledgements that do not come, and what is hashed.
+//! Lock-step: acknowledgements that do not come, servers that come late, and what is hashed.
 
 use super::{
-    super::{options::Lockstep, status::StepReport},
+    super::{
+        discovery::SETTLE_POLL,
+        options::{Lockstep, Pace},
+        requests::{Replay, RequestReplay},
+        status::StepReport,
+        steps::listeners,
+    },
     *,
 };
+use holdall_bag::reader::{Bag, BagSet};
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_transport::ServiceReply;
+
+/// A service of which this many servers exist, which never answer.
+pub(super) struct Servers(pub Arc<AtomicUsize>);
+
+impl ServiceClient for Servers {
+    fn is_ready(&mut self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    fn send(&mut self, _payload: &[u8]) -> Result<u64, TransportError> {
+        Ok(1)
+    }
+
+    fn poll(&mut self, _replies: &mut Vec<ServiceReply>) {}
+}
 
 /// A transport with this many reliable subscriptions, which have acknowledged this number of messages of each topic, and another one.
 fn heard_by(reliable_subscriptions: usize, acknowledged: u64) -> Notebook {
@@ -104,6 +128,56 @@ fn topics_that_nothing_acknowledges_make_no_steps_unless_they_are_named() {
         let steps = report(stage);
         assert_eq!((steps.steps, steps.missing), (expected, expected), "{rule}");
     }
+}
+
+#[test]
+fn playback_waits_for_the_server_of_a_step_however_late_it_comes() {
+    let options = PlayOptions {
+        pace: Pace::Listeners,
+        requests: RequestReplay {
+            services: true,
+            ..RequestReplay::default()
+        },
+        ..lockstep("service /call")
+    };
+    let topic = TopicInfo {
+        name: "/call/_service_event".to_owned(),
+        type_name: "std_srvs/srv/Trigger_Event".to_owned(),
+        serialization_format: "cdr".to_owned(),
+        ..TopicInfo::default()
+    };
+    let topics = std::slice::from_ref(&topic);
+    let notebook = Notebook::default();
+    let bags = BagSet::from(Vec::<Bag>::new());
+    let (wake, clock): (_, Arc<dyn Clock>) = (Arc::default(), Arc::new(SystemClock));
+    let replay = Replay::new(options.requests, &bags, &wake, &clock);
+    let choice = TopicChoice::new(&options).expect("valid options");
+    let mut transports = notebook.as_transports();
+    let publications =
+        Publications::create(topics, &options, &choice, &mut transports, Some(replay)).expect("a client");
+    let steps = Steps::new(&options.lockstep, &publications, topics, None, &wake).expect("rules");
+    let [mut patient, mut limited] = [None, Some(ms(20_000))].map(|timeout| {
+        let required = listeners(&options.lockstep, &[]);
+        Discovery::new(Duration::ZERO, required, timeout)
+    });
+    for now in [0, 6000, 19_000].map(ms) {
+        for discovery in [&mut patient, &mut limited] {
+            let settled = discovery.settled_at(&publications, &steps, now);
+            assert_eq!(settled, Ok(now + SETTLE_POLL));
+        }
+    }
+    let late = ms(60_000);
+    let ended = limited.settled_at(&publications, &steps, late);
+    assert_eq!(ended, Err("after 20 s service /call has no server".to_owned()));
+    assert_eq!(
+        patient.settled_at(&publications, &steps, late),
+        Ok(late + SETTLE_POLL)
+    );
+    notebook.matched.store(1, Ordering::SeqCst);
+    assert_eq!(
+        patient.settled_at(&publications, &steps, late),
+        Ok(late + ms(300))
+    );
 }
 
 #[test]

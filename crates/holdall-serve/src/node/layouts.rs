@@ -2,7 +2,9 @@
 //!
 //! A client reads a reply in its own layout only: Fast DDS drops a longer one, and a shorter one cannot be read.
 
-use holdall_model::interface::{Definition, InterfaceError, InterfaceSource, SourceFormat, bundle::Bundle};
+use holdall_model::interface::{
+    self, Definition, InterfaceError, InterfaceSource, SourceFormat, bundle::Bundle,
+};
 use std::borrow::Cow;
 
 /// Distributions of ROS 2 whose interfaces differ, in order.
@@ -31,10 +33,10 @@ pub(super) struct FormerLayout {
     pub type_name: &'static str,
     /// The last distribution that has it; `None` for one that was in sources of Rolling only.
     pub until: Option<Distribution>,
-    text: &'static str,
+    /// `None` for the text of the distribution.
+    text: Option<&'static str>,
 }
 
-const EMPTY: &str = "---\n";
 const OUTCOME: &str = "---\nint32 return_code\nstring error_string\n";
 
 /// All layouts that differ from those in the embedded definitions, the newest of a service first.
@@ -42,37 +44,37 @@ pub(super) const FORMER_LAYOUTS: [FormerLayout; 7] = [
     FormerLayout {
         type_name: "rosbag2_interfaces/srv/Record",
         until: Some(Distribution::Kilted),
-        text: "string uri\n---\nint32 return_code\nstring error_string\n",
+        text: None,
     },
     FormerLayout {
         type_name: "rosbag2_interfaces/srv/Resume",
         until: None,
-        text: "builtin_interfaces/Time resume_time\n---\n",
+        text: Some("builtin_interfaces/Time resume_time\n---\n"),
     },
     FormerLayout {
         type_name: "rosbag2_interfaces/srv/Resume",
         until: None,
-        text: OUTCOME,
+        text: Some(OUTCOME),
     },
     FormerLayout {
         type_name: "rosbag2_interfaces/srv/Resume",
         until: Some(Distribution::Kilted),
-        text: EMPTY,
+        text: None,
     },
     FormerLayout {
         type_name: "rosbag2_interfaces/srv/SplitBagfile",
         until: None,
-        text: OUTCOME,
+        text: Some(OUTCOME),
     },
     FormerLayout {
         type_name: "rosbag2_interfaces/srv/SplitBagfile",
         until: Some(Distribution::Kilted),
-        text: EMPTY,
+        text: None,
     },
     FormerLayout {
         type_name: "rosbag2_interfaces/srv/Stop",
         until: Some(Distribution::Kilted),
-        text: EMPTY,
+        text: None,
     },
 ];
 
@@ -86,9 +88,12 @@ impl FormerLayout {
             if name != self.type_name {
                 return Bundle::embedded().get(name);
             }
+            let Some(text) = self.text else {
+                return interface::Distribution::by_name("kilted")?.get(name);
+            };
             Some(InterfaceSource {
                 format: SourceFormat::Srv,
-                text: Cow::Borrowed(self.text),
+                text: Cow::Borrowed(text),
             })
         })
     }

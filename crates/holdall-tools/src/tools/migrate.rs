@@ -32,15 +32,15 @@ pub fn compare(set: &BagSet, new: &NewDefinitions) -> Result<Vec<(TopicInfo, Com
     })
 }
 
-/// Whether bags have messages that get another definition.
+/// The migrations of all topics.
 ///
 /// # Errors
 /// As [`compare`], and what cannot be carried without a rule.
-pub fn is_needed(set: &BagSet, new: &NewDefinitions) -> Result<bool, ToolError> {
-    Ok(!Migrations::compile(compare(set, new)?, &new.rules)?.is_empty())
+pub fn migrations(set: &BagSet, new: &NewDefinitions) -> Result<Migrations, ToolError> {
+    Ok(Migrations::compile(compare(set, new)?, &new.rules)?)
 }
 
-/// The migrations of all topics; none if there are no new definitions.
+/// The same, with a warning for each notice; none if there are no new definitions.
 ///
 /// # Errors
 /// As [`compare`], and what cannot be carried without a rule.
@@ -48,8 +48,8 @@ pub(super) fn compile(set: &BagSet, new: Option<&NewDefinitions>) -> Result<Migr
     let Some(new) = new else {
         return Ok(Migrations::default());
     };
-    let migrations = Migrations::compile(compare(set, new)?, &new.rules)?;
-    for notice in &migrations.notices {
+    let migrations = migrations(set, new)?;
+    for notice in migrations.notices() {
         tracing::warn!("{notice}");
     }
     Ok(migrations)

@@ -11,12 +11,12 @@ use crate::{
 };
 use holdall::{
     reader::BagSet,
-    tools::migrate::{NewDefinitions, is_needed},
+    tools::migrate::{NewDefinitions, migrations},
 };
 use holdall_io::fs;
-use holdall_model::text::OutsidePath;
+use holdall_model::{dynamic::migrate::Migrations, text::OutsidePath};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -119,6 +119,25 @@ fn list(needed: &[(&PathBuf, PathBuf)], json: bool) -> VerbResult {
     Ok(Outcome::Done)
 }
 
+/// Warns of topics that stay in bags that are not migrated, and of rules that were not used if `no_other` bag is: each sentence once.
+fn warn_of_skipped(skipped: &[(&PathBuf, Migrations)], no_other: bool) {
+    let mut bags: BTreeMap<&String, Vec<&PathBuf>> = BTreeMap::new();
+    for (path, found) in skipped {
+        // The rules are for the others.
+        let unused = found.unused.iter().filter(|_| no_other);
+        for sentence in found.unchanged.iter().chain(unused) {
+            bags.entry(sentence).or_default().push(path);
+        }
+    }
+    for (sentence, paths) in bags {
+        let others = match paths.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {}", plural(others as u64, "other bag")),
+        };
+        tracing::warn!("{}{others}: {sentence}", OutsidePath(paths[0]));
+    }
+}
+
 impl Several {
     /// All bags.
     pub fn paths(&self) -> &[PathBuf] {
@@ -133,14 +152,14 @@ impl Several {
         if folder == Path::new("-") {
             return Err(Failure::refused("one bag can be written to standard output"));
         }
-        let mut needed = Vec::new();
+        let (mut needed, mut skipped) = (Vec::new(), Vec::new());
         let mut refused = 0;
         for (path, name) in self.paths.iter().zip(&self.names) {
             // Without a separator at its end for the only bag.
             let place: PathBuf = folder.components().chain(name.components()).collect();
-            match self.is_needed(path, &place, args, new) {
-                Ok(true) => needed.push((path, place)),
-                Ok(false) => {}
+            match looked_at(path, &place, args, new) {
+                Ok(found) if found.is_empty() => skipped.push((path, found)),
+                Ok(_) => needed.push((path, place)),
                 Err(reason) => {
                     refused += 1;
                     output::complain(&format!("{}: {reason}", OutsidePath(path)));
@@ -153,6 +172,7 @@ impl Several {
                 plural(self.paths.len() as u64, "bag")
             )));
         }
+        warn_of_skipped(&skipped, needed.is_empty());
         if args.dry_run {
             return list(&needed, args.json);
         }
@@ -177,26 +197,25 @@ impl Several {
             output::result(&format!(
                 "{written} of {} migrated; {} without other definitions",
                 plural(self.paths.len() as u64, "bag"),
-                self.paths.len() - needed.len()
+                skipped.len()
             ))?;
         }
         Ok(outcome)
     }
+}
 
-    /// Whether a bag has messages that get another definition; what keeps it from being migrated, one sentence.
-    fn is_needed(
-        &self,
-        path: &PathBuf,
-        place: &Path,
-        args: &MigrateArguments,
-        new: &NewDefinitions,
-    ) -> Result<bool, String> {
-        let bags = open(std::slice::from_ref(path), &args.target);
-        let bags = BagSet::from(bags.map_err(|failure| failure.sentence().to_owned())?);
-        let is_needed = is_needed(&bags, new).map_err(|error| error.to_string())?;
-        if is_needed && fs::exists(place).map_err(|error| error.to_string())? {
-            return Err(format!("{} exists and was left unchanged", OutsidePath(place)));
-        }
-        Ok(is_needed)
+/// The migrations of a bag, none if it has no messages that get another definition; what keeps it from being migrated, one sentence.
+fn looked_at(
+    path: &PathBuf,
+    place: &Path,
+    args: &MigrateArguments,
+    new: &NewDefinitions,
+) -> Result<Migrations, String> {
+    let bags = open(std::slice::from_ref(path), &args.target);
+    let bags = BagSet::from(bags.map_err(|failure| failure.sentence().to_owned())?);
+    let found = migrations(&bags, new).map_err(|error| error.to_string())?;
+    if !found.is_empty() && fs::exists(place).map_err(|error| error.to_string())? {
+        return Err(format!("{} exists and was left unchanged", OutsidePath(place)));
     }
+    Ok(found)
 }

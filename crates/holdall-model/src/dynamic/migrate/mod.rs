@@ -68,7 +68,7 @@ impl Target<'_> {
     /// Compares the types of topics, in their order; `old` finds the definition of a type and a hash in the bag.
     ///
     /// # Errors
-    /// As [`Target::compare`], and a rule for a type that no definition has.
+    /// As [`Target::compare`], and a rule for a type that no definition has, or for one of these topics that becomes such a type.
     pub fn compare_all<E: From<RuleError>>(
         &self,
         topics: impl IntoIterator<Item = TopicInfo>,
@@ -82,15 +82,25 @@ impl Target<'_> {
         let topics = topics.collect::<Result<Vec<_>, E>>()?;
         let used = topics.iter().flat_map(|(_, compared)| compared.rules());
         for rule in self.rules.own_unused(&used.copied().collect()) {
+            let (type_name, becomes) = (rule.type_name(), rule.becomes());
             // A rule may be for other bags, whose types become one that is known.
-            let is_known = self.has_new(rule.type_name())
-                || self.has_new(rule.becomes())
-                || has_old(rule.type_name(), &topics, &mut old)?;
-            if !is_known {
-                let reason = "no definition of this type is in the bag, or among the old and the new ones: \
-                              correct its name, or add the definitions that have it";
-                return Err(rule.error(reason).into());
+            if self.has_new(becomes) {
+                continue;
             }
+            let is_in_bag = has(type_name, &topics, &mut old)?;
+            let is_known = is_in_bag || self.has_new(type_name) || old(type_name, "")?.is_some();
+            let unknown = if !is_known {
+                "this type"
+            } else if is_in_bag && becomes != type_name && old(becomes, "")?.is_none() {
+                becomes
+            } else {
+                continue;
+            };
+            let reason = format!(
+                "no definition of {unknown} is in the bag, or among the old and the new ones: \
+                 correct its name, or add the definitions that have it"
+            );
+            return Err(rule.error(reason).into());
         }
         Ok(topics)
     }
@@ -153,16 +163,16 @@ impl Target<'_> {
     }
 }
 
-/// Whether a bag has a type, or its old definitions have.
-fn has_old<E>(
+/// Whether topics have a type, alone or within another one.
+fn has<E>(
     type_name: &str,
     topics: &[(TopicInfo, Compared)],
     old: &mut impl FnMut(&str, &str) -> Result<Option<Definition>, E>,
 ) -> Result<bool, E> {
-    if topics.iter().any(|(topic, _)| topic.type_name == type_name) || old(type_name, "")?.is_some() {
-        return Ok(true);
-    }
     for (topic, _) in topics {
+        if topic.type_name == type_name {
+            return Ok(true);
+        }
         let definition = old(&topic.type_name, &topic.type_description_hash)?;
         let is_within = |definition: Definition| {
             let within = definition.description().referenced_type_descriptions;

@@ -324,7 +324,8 @@ fn notices(
     let compared = target.compare_all(infos, |type_name, _| {
         Ok::<_, RuleError>(one(old, type_name).filter(|_| of_topic(type_name)))
     })?;
-    Ok(Migrations::compile(compared, rules)?.notices)
+    let migrations = Migrations::compile(compared, rules)?;
+    Ok(migrations.notices().cloned().collect())
 }
 
 #[test]
@@ -357,9 +358,10 @@ fn rules_that_found_nothing_are_named_and_those_for_no_type_at_all_are_refused()
     let used = "- type: a/msg/Part\n  fields: {y: x}\n- type: a/msg/Level\n  keep_constants: true\n";
     assert_eq!(said(used).unwrap(), [unchanged, shipped]);
     // Types of other bags, of the new definitions, of what completes them, and one that only a struct of the bag has.
-    let idle = "- type: b/msg/Old\n  becomes: a/msg/Other\n- type: a/msg/Other\n- type: std_msgs/msg/Header\n- type: a/msg/Piece\n";
+    let idle = "- type: b/msg/Old\n  becomes: a/msg/Other\n- type: a/msg/Other\n- type: std_msgs/msg/Header\n- type: a/msg/Piece\n\
+                - type: a/msg/Other\n  becomes: c/msg/C\n";
     let named = "r: no topic has what these rules are for: b/msg/Old (line 6), a/msg/Other (line 8), std_msgs/msg/Header (line 9), \
-                 a/msg/Piece (line 10)";
+                 a/msg/Piece (line 10), a/msg/Other (line 11)";
     assert_eq!(
         said(&format!("{used}{idle}")).unwrap(),
         [unchanged, named, shipped]
@@ -368,6 +370,12 @@ fn rules_that_found_nothing_are_named_and_those_for_no_type_at_all_are_refused()
         let error = said(&format!("{used}- type: {typo}\n")).unwrap_err();
         let name = typo.split('\n').next().unwrap();
         let wanted = format!("r, line 6: {name}: no definition of this type is in the bag");
+        assert!(error.starts_with(&wanted), "{error}");
+    }
+    // Types of the bag, one within another, that become one that no definition has.
+    for name in ["a/msg/Part", "a/msg/A"] {
+        let error = said(&format!("{used}- type: {name}\n  becomes: a/msg/Othre\n")).unwrap_err();
+        let wanted = format!("r, line 6: {name}: no definition of a/msg/Othre is in the bag");
         assert!(error.starts_with(&wanted), "{error}");
     }
 }

@@ -18,8 +18,10 @@ pub struct Migrations {
     topics: HashMap<String, Vec<(String, Comparison)>>,
     /// The texts of the rules.
     rules: Vec<String>,
-    /// What stays unchanged because nothing is known of it, and rules that were not used, one sentence each.
-    pub notices: Vec<String>,
+    /// The topics that stay unchanged because the new definitions lack their types, one sentence.
+    pub unchanged: Option<String>,
+    /// The rules that were not used, one sentence for each file.
+    pub unused: Vec<String>,
 }
 
 impl Migrations {
@@ -63,8 +65,14 @@ impl Migrations {
         Ok(Self {
             topics,
             rules: rules.texts().to_vec(),
-            notices: unchanged.into_iter().chain(rules.unused(&used)).collect(),
+            unchanged,
+            unused: rules.unused(&used),
         })
+    }
+
+    /// What a user should know, one sentence each.
+    pub fn notices(&self) -> impl Iterator<Item = &String> {
+        self.unchanged.iter().chain(&self.unused)
     }
 
     /// True when nothing changes.
