@@ -1,5 +1,6 @@
 """Files by class of topics, rings with topics that are kept, parts of a running ring copied into bags, and grades for lakes."""
 
+import contextlib
 import json
 import signal
 import time
@@ -34,6 +35,15 @@ def record(world, *arguments, name="lab"):
 
 def recorded(world):
     return json.loads(world.run("control", world.folder / "s", "status").stdout)["status"]["recorded"]
+
+
+def size_of(ring, pattern):
+    """The bytes of files of a ring, which removes some while they are listed."""
+    sizes = []
+    for path in ring.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(path.stat().st_size)
+    return sum(sizes)
 
 
 def topics_in(path):
@@ -103,7 +113,7 @@ def test_a_ring_keeps_its_size_and_what_is_kept_and_a_part_is_promoted_while_it_
     recorder, ring = record(world, "--ring", "12MB", "-b", "1500000", "--lane", f"keep={CHATTER}")
     first = ring / "lab_ring_1.mcap"
     until(lambda: not first.exists() and recorded(world) > 300, "a file that is removed")
-    assert sum(path.stat().st_size for path in ring.glob("lab_ring_*.mcap")) <= 12_000_000 + 3_000_000
+    assert size_of(ring, "lab_ring_*.mcap") <= 12_000_000 + 3_000_000
     info = world.info(ring)
     # Half a second before the last message of now, which will be in finished files soon.
     middle = info["starting_time"]["nanoseconds_since_epoch"] + info["duration"]["nanoseconds"] - 500_000_000
@@ -161,8 +171,18 @@ def images_in(bag):
 
 
 def promoted(world, count):
-    """The copies that events have begun, when that many are done."""
-    return until(lambda: len(found := copies(world)) == count and all(copy["state"] == "done" for copy in found) and found, "the copies")
+    """The copies that events have begun, when that many are done and whole."""
+    found = []
+
+    def are_done():
+        found[:] = copies(world)
+        assert all(copy["state"] != "failed" for copy in found), found
+        return len(found) == count and all(copy["state"] == "done" for copy in found)
+
+    # A list, which has those of the last look when the time is over.
+    until(are_done, found)
+    assert all(copy["missing"] is None for copy in found), found
+    return found
 
 
 def test_events_promote_exactly_what_is_around_them(world):
@@ -193,12 +213,44 @@ def test_events_promote_exactly_what_is_around_them(world):
     assert not list(ring.glob(".holds/*"))
 
 
+def test_a_copy_whose_place_is_taken_is_in_state_report_and_exit_code(world):
+    talker = world.talker({"topic": CHATTER, "type": STRING, "rate_hz": 50, "qos": {"depth": 100}})
+    talker.wait_for("ready")
+    ring, taken = world.folder / "lab", world.folder / "lab_event_1"
+    # Messages become durable, and copies are made, seconds after they have come.
+    promote = ("--promote-on", '/chatter: data == "hello 50"', "--before", "0.5", "--after", "0.2", "--max-loss-window", "10")
+    recorder = world.holdall("record", "--topics", CHATTER, "-o", ring, "--control-socket", world.folder / "s", "--ring", "1h", *promote)
+    recorder.wait_until_says(f"recording {CHATTER}")
+    (waiting,) = until(lambda: copies(world), "the copy")
+    assert waiting["state"] == "waiting" and waiting["output"] == str(taken) and waiting["event"] == promote[1], waiting
+    taken.mkdir()
+
+    def events():
+        return json.loads(world.run("control", world.folder / "s", "status").stdout)["status"]["events"]
+
+    counts = until(lambda: (found := events()["copies"])["failed"] and found, "the failure")
+    (fault,) = counts.pop("faults")
+    assert counts == {"whole": 0, "incomplete": 0, "failed": 1}
+    assert fault["output"] == str(taken) and fault["state"] == "failed" and "exists" in fault["reason"], fault
+    assert fault["until_ns"] - fault["from_ns"] == 700_000_000
+    talker.interrupt()
+    talker.done()
+    code, log = recorder.stop()
+    assert code == 3 and "lost: none" in log and f"no copy {taken} ({promote[1]}): " in log, log
+    # The ring has what is missing: it is copied by hand.
+    by_hand = world.run("promote", ring, "--from", fault["from_ns"], "--to", fault["until_ns"], "-o", world.folder / "part")
+    assert by_hand.returncode == 0, by_hand.stderr
+    said = said_in(world, world.folder / "part")
+    assert 30 <= len(said) <= 36 and 50 in [number for _, number in said], said
+    assert list(taken.iterdir()) == []
+
+
 def test_what_is_around_an_event_stays_in_a_ring_that_is_smaller_until_it_is_copied(world):
     talker = publish(world)
     promote = ("--promote-on", '/chatter: data == "hello 200"', "--promote-on", '/chatter: data == "hello 230"')
     recorder, ring = record(world, "--ring", "6MB", "-b", "700000", "--lane", f"keep={CHATTER}", "--before", "1", "--after", "4", *promote)
     (copy,) = promoted(world, 1)
-    until(lambda: sum(path.stat().st_size for path in ring.glob("lab_ring_*.mcap")) < 9_000_000, "a ring that is small again")
+    until(lambda: size_of(ring, "lab_ring_*.mcap") < 9_000_000, "a ring that is small again")
     talker.interrupt()
     talker.done()
     code, log = recorder.stop()
@@ -333,7 +385,7 @@ def test_what_a_request_waits_for_stays_in_the_ring_and_the_end_of_the_recording
     assert asked.returncode == 0, asked.stderr
     held = recorded(world)
     until(lambda: recorded(world) > held + 400, "more than fits")
-    assert sum(path.stat().st_size for path in ring.glob("*.mcap")) > 10_000_000
+    assert size_of(ring, "*.mcap") > 10_000_000
     talker.interrupt()
     talker.done()
     code, log = recorder.stop()

@@ -14,6 +14,7 @@ pub mod elementary;
 pub mod episode;
 pub mod expired;
 pub mod file_class;
+pub mod free_space;
 pub mod interface;
 pub mod lake;
 pub mod limits;

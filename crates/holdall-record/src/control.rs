@@ -11,9 +11,11 @@ use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
     alarm::Alarm,
     episode::{EpisodeChange, EpisodeError, EpisodeFields, EpisodeState},
+    free_space::RingState,
     loss::durability::not_running,
     marker::{MARKERS_MAX, Marker, MarkerNameError},
     time::Timestamp,
+    trigger::CopyFault,
 };
 use std::{
     path::{Path, PathBuf},
@@ -301,6 +303,16 @@ impl RecordControl {
     /// [`promote`](RecordOptions::promote) is set.
     pub fn take_ring_windows(&self) -> Vec<RingWindow> {
         self.parts.drain.take_ring_windows()
+    }
+
+    /// What a copy of a part of the ring needs to know of it.
+    pub fn ring_state(&self) -> RingState {
+        self.parts.drain.status().ring
+    }
+
+    /// Takes note of how the copy of a [part of the ring](Self::take_ring_windows) ended, for state and report; without a fault it is whole.
+    pub fn note_copy(&self, fault: Option<CopyFault>) {
+        self.parts.drain.note_copy(fault);
     }
 
     /// The bag's directory.

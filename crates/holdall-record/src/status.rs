@@ -3,7 +3,7 @@
 pub use super::{
     clock_watch::ClockJumps,
     limits::ReachedLimit,
-    trigger::{TriggerCount, TriggerStatus},
+    trigger::{CopyFault, EventCopies, TriggerCount, TriggerStatus},
 };
 pub use holdall_bag::writer::UndefinedTopic;
 pub use holdall_io::disk::WritePath;

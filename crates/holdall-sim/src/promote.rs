@@ -126,8 +126,8 @@ impl Waiting {
                 None => {}
             }
         };
-        match catch_unwind(AssertUnwindSafe(|| self.promotion.copy(&mut progress))) {
-            Ok(copied) => Some(copied.map(|(_, note)| note)),
+        match catch_unwind(AssertUnwindSafe(|| self.promotion.copy(None, &mut progress))) {
+            Ok(copied) => Some(copied.map(|copied| copied.note)),
             Err(cause) if cause.is::<IsKilled>() => None,
             Err(cause) => resume_unwind(cause),
         }
@@ -447,7 +447,7 @@ impl Promoter {
             };
             let wanted: BTreeSet<_> = found.messages.iter().filter_map(name_of).collect();
             let promotion = request(bag, &output, asked, span).map_err(failed)?;
-            match promotion.copy(&mut |_, _| ()) {
+            match promotion.copy(None, &mut |_, _| ()) {
                 Ok(_) => {
                     let copy = read(&output).map_err(failed)?;
                     let copied: BTreeSet<_> = copy.messages.iter().filter_map(name_of).collect();

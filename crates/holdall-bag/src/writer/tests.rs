@@ -526,12 +526,15 @@ fn a_ring_removes_its_oldest_files_and_neither_what_is_kept_nor_what_is_being_co
     assert!(bytes_of(&path, "_ring_") > 160_000);
     drop(hold);
     write(&mut bag);
+    let expired_until = bag.expired_until().unwrap().as_nanos() as u64;
     let expired: u64 = bag.take_expired().iter().map(|count| count.messages).sum();
     let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     assert!(closed.failure.is_none() && bytes_of(&path, "_ring_") <= 60_000);
     let found = read(&closed.files);
     let of = |name: &str| found.iter().filter(|(topic, ..)| topic == name).count() as u64;
     assert_eq!((of("/kept"), of("/other") + expired), (120, 120));
+    // One message at each time from 1 on.
+    assert_eq!(expired_until, expired);
 }
 
 #[test]

@@ -5,7 +5,21 @@ use crate::units::plural;
 use holdall::record::status::{AlarmStatus, TriggerStatus};
 use holdall_model::text::Outside;
 
-/// How many events each trigger had, and which triggers could not fire.
+/// Copies around events that are named at the end; JSON has more.
+const COPIES_NAMED_MAX: usize = 8;
+
+/// The copies that do not have all that was asked for.
+fn copies(status: &TriggerStatus, paint: Paint) -> Vec<String> {
+    let named = status.copies.faults.iter().take(COPIES_NAMED_MAX);
+    let mut lines: Vec<String> = named
+        .map(|fault| Outside(&fault.to_string()).to_string())
+        .collect();
+    let more = status.copies.not_whole() - lines.len() as u64;
+    lines.extend((more > 0).then(|| format!("and {} of copies", plural(more, "more fault"))));
+    lines.iter().map(|line| paint.bad(line)).collect()
+}
+
+/// How many events each trigger had, which copies around them are not whole, and which triggers could not fire.
 pub fn summary(status: &TriggerStatus, paint: Paint) -> Vec<String> {
     let mut counts: Vec<String> = status
         .triggers
@@ -27,6 +41,7 @@ pub fn summary(status: &TriggerStatus, paint: Paint) -> Vec<String> {
         ""
     };
     let mut lines = vec![format!("{}{what}{of}", plural(status.events(), "event"))];
+    lines.extend(copies(status, paint));
     for trigger in &status.triggers {
         let text = Outside(&trigger.text);
         if let Some(fault) = &trigger.fault {
@@ -101,7 +116,8 @@ mod tests {
         assert!(alarms(&status).unwrap().ends_with("/t7 silent 2s, and 2 more"));
     }
 
-    use holdall::record::status::TriggerCount;
+    use holdall::record::status::{CopyFault, TriggerCount};
+    use holdall_model::trigger::Window;
     use std::time::Duration;
 
     #[test]
@@ -132,7 +148,7 @@ mod tests {
             ]
         );
         assert_eq!(summary(&TriggerStatus::default(), Paint::Plain), ["0 events"]);
-        let promotes = TriggerStatus {
+        let mut promotes = TriggerStatus {
             promotes: true,
             ..TriggerStatus::default()
         };
@@ -140,5 +156,27 @@ mod tests {
             summary(&promotes, Paint::Plain),
             ["0 events to copy from the ring"]
         );
+        for number in 0..10 {
+            promotes.copies.add(Some(CopyFault {
+                output: Some(format!("ring_event_{number}")),
+                event: "contract\u{1b}".to_owned(),
+                span: Window {
+                    start: Timestamp::from_nanos(0),
+                    until: Timestamp::from_nanos(1),
+                },
+                is_made: number == 1,
+                reason: "why".to_owned(),
+            }));
+        }
+        let lines = summary(&promotes, Paint::Plain);
+        assert_eq!(lines.len(), 1 + COPIES_NAMED_MAX + 1);
+        assert_eq!(
+            lines[1..3],
+            [
+                "no copy ring_event_0 (contract\\u001b): why",
+                "incomplete copy ring_event_1 (contract\\u001b): why",
+            ]
+        );
+        assert_eq!(lines[9], "and 2 more faults of copies");
     }
 }

@@ -228,10 +228,10 @@ impl Running {
         };
         let mut live = Live::new(hint, self.supervision, self.request.clone());
         // A bug in the display must not keep the bag from being closed.
-        let control = self.recorder.control();
+        let (control, observer) = (self.recorder.control(), self.recorder.observer());
         let watched = catch_unwind(AssertUnwindSafe(|| watch(&self.recorder, events, &mut live)));
         let mut by_signal = watched.unwrap_or(false);
-        let report = close(self.recorder, events, &mut live, &mut by_signal)?;
+        let mut report = close(self.recorder, events, &mut live, &mut by_signal)?;
         let stall = live.supervision.finish(&report.status);
         let ended = SystemClock.monotonic();
         let is_signal = |span| {
@@ -240,6 +240,8 @@ impl Running {
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
         live.supervision.await_promotions(is_signal);
+        // With the copies that were made since.
+        report.status.triggered = observer.status().triggered;
         let uploaded = live.supervision.finish_upload(is_signal);
         drop((live, self.control_socket, self.found, self.dashboard, self.bridge));
         show(&report, &self.request, self.contract.as_deref(), args)?;
@@ -516,10 +518,18 @@ pub fn failure(error: RecordError) -> Failure {
     }
 }
 
+/// Whether copies around events do not have all that was asked for.
+fn lacks_copies(report: &RecordReport) -> bool {
+    let events = report.status.triggered.as_ref();
+    events.is_some_and(|events| events.copies.not_whole() > 0)
+}
+
 fn outcome(report: &RecordReport) -> Outcome {
     match report {
         RecordReport { failure: Some(_), .. } => Outcome::Failed,
-        report if report.has_loss() || !report.audit_faults.is_empty() => Outcome::Lost,
+        report if report.has_loss() || lacks_copies(report) || !report.audit_faults.is_empty() => {
+            Outcome::Lost
+        }
         report
             if report
                 .status
@@ -598,6 +608,12 @@ mod tests {
         assert_eq!(outcome(&report), Outcome::Lost, "what is lost matters more");
         report.status.topics.clear();
         assert_eq!(outcome(&report), Outcome::Broken);
+        let events = report.status.triggered.get_or_insert_default();
+        events.copies.whole = 3;
+        assert_eq!(outcome(&report), Outcome::Broken);
+        let events = report.status.triggered.get_or_insert_default();
+        events.copies.incomplete = 1;
+        assert_eq!(outcome(&report), Outcome::Lost, "a copy lacks messages");
         report.failure = Some("disk full".to_owned());
         assert_eq!(outcome(&report), Outcome::Failed);
     }

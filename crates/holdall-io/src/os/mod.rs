@@ -304,13 +304,21 @@ impl OsDisk {
     }
 }
 
+/// How much space is reserved ahead of a file of this length at most; of what is free, a quarter at most.
+pub fn reserved_ahead(length: u64) -> u64 {
+    match length < RESERVE_FROM_BYTES {
+        true => 0,
+        false => (length / 2).clamp(RESERVE_AHEAD_BYTES_MIN, RESERVE_AHEAD_BYTES_MAX),
+    }
+}
+
 /// The job that reserves more space, in proportion to the file, when little is left before a write's end. Reserves at most up to the length
 /// that its creator expects, and only little after it.
 fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>, end: u64) -> Option<Job> {
     if open.reserving || open.reserved == u64::MAX || end < RESERVE_FROM_BYTES {
         return None;
     }
-    let ahead = (end / 2).clamp(RESERVE_AHEAD_BYTES_MIN, RESERVE_AHEAD_BYTES_MAX);
+    let ahead = reserved_ahead(end);
     let (mut left_min, mut to) = ((ahead / 4 * 3).min(RESERVE_LEFT_BYTES_MIN), end + ahead);
     if end < open.expected.saturating_add(RESERVE_EXCESS_BYTES) && open.expected > 0 {
         if open.reserved < open.expected {

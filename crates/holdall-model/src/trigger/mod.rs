@@ -7,6 +7,7 @@
 //! ```
 
 mod conditions;
+mod copies;
 mod intervals;
 mod options;
 mod past;
@@ -17,6 +18,7 @@ mod watch;
 mod window;
 
 pub use conditions::{Conditions, Fired, TriggerState};
+pub use copies::{CopyFault, EventCopies};
 pub use intervals::Intervals;
 pub use options::TriggerOptions;
 pub use past::{EventLabel, EventScore, Found, PAST_EVENTS_MAX, PastEvent, PastEvents};

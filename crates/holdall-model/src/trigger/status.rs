@@ -1,6 +1,6 @@
 //! The report of a recording that waits for events.
 
-use super::Trigger;
+use super::{EventCopies, Trigger};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct TriggerStatus {
     pub triggers: Vec<TriggerCount>,
     /// Everything is recorded, and what is around an event is copied into another bag.
     pub promotes: bool,
+    /// How these copies ended.
+    pub copies: EventCopies,
     /// Events on request.
     pub requested: u64,
     /// The window of an event is not over.
@@ -65,6 +67,7 @@ impl Serialize for TriggerStatus {
             count: u64,
             requested: u64,
             promotes: bool,
+            copies: Option<&'a EventCopies>,
             recording: bool,
             waiting_messages: u64,
             waiting_bytes: u64,
@@ -75,6 +78,7 @@ impl Serialize for TriggerStatus {
             count: self.events(),
             requested: self.requested,
             promotes: self.promotes,
+            copies: self.promotes.then_some(&self.copies),
             recording: self.is_recording,
             waiting_messages: self.waiting,
             waiting_bytes: self.waiting_bytes,

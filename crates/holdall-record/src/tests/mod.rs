@@ -16,6 +16,7 @@ mod live_bags;
 mod lost_files;
 mod moments;
 mod panics;
+mod promoting;
 mod publishers;
 pub(super) mod rescue;
 mod ring;

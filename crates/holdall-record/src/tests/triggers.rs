@@ -19,9 +19,9 @@ use holdall_model::{
 };
 use std::num::NonZeroU32;
 
-const FLOAT: &str = "std_msgs/msg/Float64";
+pub(super) const FLOAT: &str = "std_msgs/msg/Float64";
 
-fn float(value: f64) -> Vec<u8> {
+pub(super) fn float(value: f64) -> Vec<u8> {
     [&[0, 1, 0, 0][..], &value.to_le_bytes()].concat()
 }
 

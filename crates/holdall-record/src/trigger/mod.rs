@@ -6,5 +6,7 @@ mod ring;
 
 pub(super) use conditions::{Conditions, MessageTime, warn_of_absent_topics};
 pub(super) use episodes::Episodes;
-pub use holdall_model::trigger::{Trigger, TriggerCount, TriggerOptions, TriggerStatus};
+pub use holdall_model::trigger::{
+    CopyFault, EventCopies, Trigger, TriggerCount, TriggerOptions, TriggerStatus,
+};
 pub(super) use ring::{Ring, RingPayload};

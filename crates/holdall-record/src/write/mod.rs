@@ -6,7 +6,6 @@ mod journal;
 pub mod latched;
 mod options;
 mod retained;
-mod space;
 pub mod survival;
 pub(super) mod waiting;
 

@@ -1,21 +1,8 @@
 //! Options of the drain other than those of the writer.
 
 use crate::limits::RecordingLimits;
+pub use holdall_model::free_space::{OnDiskFull, RING_FREE_SPACE_BYTES};
 use std::time::Duration;
-
-/// Policy for a nearly full disk: less than `SafetyOptions::min_free_space_bytes` is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDiskFull {
-    /// End the recording; messages received until then are in the bag.
-    #[default]
-    Stop,
-    /// Remove this recording's own oldest files and continue; their messages are counted at stage `policy`.
-    Ring,
-}
-
-/// What must stay free for [`OnDiskFull::Ring`] when the user sets nothing, in bytes: a second of a fast
-/// disk, so that files are removed before a write fails.
-pub const RING_FREE_SPACE_BYTES: u64 = 1 << 30;
 
 /// Options of the drain other than those of the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -319,6 +319,22 @@ fn add_events(text: &mut String, status: &TriggerStatus) {
         "Events recorded around, or copied from the ring, by trigger; without one on request",
         by_trigger.chain(requested),
     );
+    if status.promotes {
+        let copies = &status.copies;
+        let by_state = [
+            ("whole", copies.whole),
+            ("incomplete", copies.incomplete),
+            ("failed", copies.failed),
+        ];
+        counter(
+            text,
+            "event_copies",
+            "Copies around events that have ended, by state: incomplete ones lack messages, failed ones are not there",
+            by_state
+                .into_iter()
+                .map(|(state, count)| (vec![("state", state)], count)),
+        );
+    }
     gauge(
         text,
         "event_waiting_bytes",
@@ -397,7 +413,7 @@ pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
 mod tests {
     use super::*;
     use holdall_model::{alarm::Alarm, contract::Standing, loss::LossStage, time::Timestamp};
-    use holdall_record::status::{TopicStatus, TriggerCount};
+    use holdall_record::status::{EventCopies, TopicStatus, TriggerCount};
     use std::{collections::BTreeMap, fs};
 
     #[test]
@@ -488,6 +504,11 @@ mod tests {
         let status = RecordStatus {
             triggered: Some(TriggerStatus {
                 triggers: vec![trigger],
+                promotes: true,
+                copies: EventCopies {
+                    failed: 1,
+                    ..EventCopies::default()
+                },
                 requested: 2,
                 waiting_bytes: 5,
                 ..TriggerStatus::default()
@@ -498,6 +519,8 @@ mod tests {
         for line in [
             "holdall_events_total{trigger=\"/v: x == \\\"a\\\"\"} 3",
             "holdall_events_total{trigger=\"\"} 2",
+            "holdall_event_copies_total{state=\"whole\"} 0",
+            "holdall_event_copies_total{state=\"failed\"} 1",
             "holdall_event_waiting_bytes 5",
         ] {
             assert!(

@@ -11,6 +11,7 @@ pub mod metrics;
 mod past;
 mod progress;
 pub mod promotions;
+mod ring_part;
 pub mod running;
 mod service_manager;
 

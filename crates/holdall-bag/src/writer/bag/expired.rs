@@ -1,7 +1,7 @@
 //! Messages in files that a ring has removed from a bag that is being written.
 
 use super::{TopicCount, past::PastFile, topics::Topics};
-use holdall_model::expired::ExpiredFiles;
+use holdall_model::{expired::ExpiredFiles, time::Timestamp};
 use std::mem;
 
 /// Messages that the ring has removed from a bag that is being written.
@@ -10,6 +10,8 @@ pub(super) struct Expired {
     all: ExpiredFiles,
     /// Not yet reported.
     new: Vec<TopicCount>,
+    /// The last log time in all files that are gone.
+    until: Option<Timestamp>,
 }
 
 impl Expired {
@@ -32,11 +34,17 @@ impl Expired {
     /// The file that was announced is gone.
     pub fn confirm(&mut self, oldest: &PastFile) {
         self.new.extend(&oldest.content.messages);
+        self.until = self.until.max(oldest.content.summary.ending_time);
     }
 
     /// The file that was announced could not be removed.
     pub fn restore(&mut self, before: ExpiredFiles) {
         self.all = before;
+    }
+
+    /// The last log time of messages that were removed.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.until
     }
 
     /// Messages in files that were removed since the last call.

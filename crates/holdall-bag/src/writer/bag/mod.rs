@@ -39,6 +39,7 @@ use holdall_io::disk::WritePath;
 use holdall_model::{
     metadata::MEMORY_KEY,
     qos::QosProfile,
+    time::Timestamp,
     topic::{MessageDefinition, PublisherInfo},
 };
 use holdall_storage::{
@@ -474,6 +475,11 @@ impl BagWriter {
     /// Messages in files that the ring has removed since the last call.
     pub fn take_expired(&mut self) -> Vec<TopicCount> {
         self.past.expired().take()
+    }
+
+    /// The last log time of messages that the ring has removed: what is later is still in the bag.
+    pub fn expired_until(&mut self) -> Option<Timestamp> {
+        self.past.expired().until()
     }
 
     /// Messages in files that vanished since the last call.

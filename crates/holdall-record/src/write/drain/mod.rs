@@ -108,8 +108,11 @@ impl Drain {
         let (write_path, written_bytes) = (bag.write_path(), bag.written_bytes());
         log_write_path(&write_path);
         let writer = Writer::new(bag, Arc::clone(&ledger), Arc::clone(&shared), &options);
-        writer
-            .update_status(|status| (status.write_path, status.written_bytes) = (write_path, written_bytes));
+        let space = Space::new(&options);
+        writer.update_status(|status| {
+            (status.write_path, status.written_bytes) = (write_path, written_bytes);
+            (status.ring.kept_free_bytes, status.ring.makes_room) = space.kept_free();
+        });
         Self {
             delivery: Delivery::new(writer, Arc::clone(&cache), options.max_loss_window),
             cache,
@@ -119,7 +122,7 @@ impl Drain {
             retaining,
             checkpoints,
             markers: Markers::default(),
-            space: Space::new(&options),
+            space,
             triggered: None,
             lists_complete_files: options.lists_complete_files,
         }

@@ -223,6 +223,9 @@ impl Promoting {
             is_recording: self.open.is_some(),
             ..self.status.clone()
         };
-        self.shared.update_status(|shown| shown.triggered = Some(status));
+        self.shared.update_status(|shown| {
+            let copies = shown.triggered.take().unwrap_or_default().copies;
+            shown.triggered = Some(TriggerStatus { copies, ..status });
+        });
     }
 }

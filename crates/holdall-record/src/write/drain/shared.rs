@@ -10,7 +10,9 @@ use holdall_model::unheard::NotHeard;
 use holdall_model::{
     loss::DurabilityStatus,
     marker::{MARKERS_MAX, Marker},
+    free_space::RingState,
     network::Network,
+    trigger::CopyFault,
 };
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -49,6 +51,8 @@ pub struct DrainStatus {
     pub reached: Option<ReachedLimit>,
     /// `None` unless the recording waits for events, or copies what is around them.
     pub triggered: Option<TriggerStatus>,
+    /// What a copy of a part of the ring needs to know.
+    pub ring: RingState,
 }
 
 /// The most commands that wait for the drain: it waits for the disk, and nodes bring topics in that time.
@@ -263,12 +267,27 @@ impl DrainShared {
         let mut windows = lock(&self.ring_windows);
         if windows.len() < RING_WINDOWS_MAX {
             windows.push(window);
-        } else {
-            tracing::warn!(
-                "event {:?}: not copied, {RING_WINDOWS_MAX} wait already",
-                window.reason
-            );
+            return;
         }
+        drop(windows);
+        let fault = CopyFault {
+            output: None,
+            event: window.reason,
+            span: window.span,
+            is_made: false,
+            reason: format!("{RING_WINDOWS_MAX} copies wait already"),
+        };
+        tracing::warn!("{fault}");
+        self.note_copy(Some(fault));
+    }
+
+    /// Takes note of a copy of a part of the ring that has ended; without a fault it is whole.
+    pub(crate) fn note_copy(&self, fault: Option<CopyFault>) {
+        self.update_status(|status| {
+            if let Some(events) = &mut status.triggered {
+                events.copies.add(fault);
+            }
+        });
     }
 
     /// How long this process did not run, as the recorder's thread saw it, if that explains the findings at `now`.

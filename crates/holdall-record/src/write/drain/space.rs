@@ -3,12 +3,10 @@
 use super::{shared::DrainShared, writer::Writer};
 use crate::{
     Setting,
-    write::{
-        options::{DrainOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
-        space::too_little_space,
-    },
+    write::options::{DrainOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
 };
 use holdall_bag::writer::{BagWriter, WriteError};
+use holdall_model::free_space::too_little_space;
 use std::{collections::VecDeque, time::Duration};
 
 /// How often the disk's free space is reported.
@@ -57,6 +55,11 @@ impl Space {
             lengths: VecDeque::new(),
             freeing: (Duration::ZERO, 0),
         }
+    }
+
+    /// How many bytes must stay free, and whether the oldest files make room.
+    pub fn kept_free(&self) -> (u64, bool) {
+        (self.wanted.unwrap_or(0), self.on_disk_full == OnDiskFull::Ring)
     }
 
     /// Takes note of the bag's length, each second. When `available` bytes are used up at the rate of the last ones, but for those that must

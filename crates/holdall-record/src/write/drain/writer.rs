@@ -465,7 +465,12 @@ impl Writer {
                 lock(&self.ledger).lose_recorded(topic, count.messages);
             }
         }
-        for count in self.bag.take_expired() {
+        let expired = self.bag.take_expired();
+        if !expired.is_empty() {
+            let until = self.bag.expired_until();
+            self.update_status(|status| status.ring.expired_until = until);
+        }
+        for count in expired {
             if let Some(topic) = self.channels.topic_of(count.topic) {
                 lock(&self.ledger).expire(topic, count.messages);
             }

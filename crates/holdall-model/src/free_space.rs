@@ -1,11 +1,35 @@
-//! The sentence for too little free space for a recording.
+//! What a recording does where too little space is free, and what it says then.
 
-use super::options::OnDiskFull;
-use holdall_model::units::format_bytes;
+use crate::{time::Timestamp, units::format_bytes};
 use std::path::Path;
 
+/// Policy for a nearly full disk: less than must stay free is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDiskFull {
+    /// End the recording; messages received until then are in the bag.
+    #[default]
+    Stop,
+    /// Remove this recording's own oldest files and continue; their messages are counted at stage `policy`.
+    Ring,
+}
+
+/// What must stay free for [`OnDiskFull::Ring`] when the user sets nothing, in bytes: a second of a fast
+/// disk, so that files are removed before a write fails.
+pub const RING_FREE_SPACE_BYTES: u64 = 1 << 30;
+
+/// What a copy of a part of a ring needs to know of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingState {
+    /// So many bytes must stay free on its disk: with less, the recording ends.
+    pub kept_free_bytes: u64,
+    /// It removes its oldest files to keep them free, also those that are being copied.
+    pub makes_room: bool,
+    /// The last log time of messages that have expired. Where the clock is set back, it is too late for as long.
+    pub expired_until: Option<Timestamp>,
+}
+
 /// The sentence that ends a recording when less is free than must stay so.
-pub(crate) fn too_little_space(
+pub fn too_little_space(
     directory: &Path,
     available_bytes: u64,
     wanted_bytes: u64,
