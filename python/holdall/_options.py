@@ -169,12 +169,12 @@ RecordOptions = TypedDict("RecordOptions", {
     "on_file_closed": str, "params_file": Some[AnyPath], "polling_interval": Number, "preflight": Union[bool, Number], "profile": AnyPath,
     "promote_on": Some[str], "qos_override": Some[str], "qos_profile_overrides_path": AnyPath, "regex": str,
     "repeat_all_transient_local": Union[bool, int], "repeat_transient_local": Some[str], "rescue_directory": AnyPath, "restart_on_stall": bool,
-    "ring": Number, "rt_priority": int, "separate": Some[str], "serialization_format": str, "services": Some[str], "snapshot_mode": bool,
-    "start_paused": bool, "static_topics_path": AnyPath, "stats_max_publishing_rate": Number, "storage": str, "storage_config_file": AnyPath,
-    "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"], "token_file": AnyPath,
-    "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number], "topic_types": Some[str],
-    "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "trigger": Some[str], "upload": str, "use_sim_time": bool,
-    "video": Some[str], "video_when_behind": Literal["raw", "quality", "rate"], "web": Union[bool, str],
+    "ring": Number, "rt_priority": int, "separate": Some[str], "separate_above": Number, "serialization_format": str, "services": Some[str],
+    "snapshot_mode": bool, "start_paused": bool, "static_topics_path": AnyPath, "stats_max_publishing_rate": Number, "storage": str,
+    "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
+    "token_file": AnyPath, "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number],
+    "topic_types": Some[str], "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "trigger": Some[str], "upload": str,
+    "use_sim_time": bool, "video": Some[str], "video_when_behind": Literal["raw", "quality", "rate"], "web": Union[bool, str],
 }, total=False)  # fmt: skip
 
 ReindexOptions = TypedDict("ReindexOptions", {

@@ -2,11 +2,12 @@
 
 Usage: own_types.py PLAN.json    (or `-` for standard input)
 
-PLAN: {"rate_hz": N, "spin": bool, "service": bool, "action": bool}
-Publishes test_msgs/msg/Builtins on /own until SIGINT or SIGTERM. A node answers questions for its types only while it spins: without "spin" it
+PLAN: {"rate_hz": N, "spin": bool, "service": bool, "action": bool, "large": BYTES}
+Publishes test_msgs/msg/Builtins on /own, with "large" also test_msgs/msg/UnboundedSequences on /own_large, until SIGINT or SIGTERM. A node answers questions for its types only while it spins: without "spin" it
 begins to spin at SIGUSR1. Prints {"event": "ready"}, and at the end {"event": "done", "sent": N}.
 """
 
+import array
 import json
 import signal
 import sys
@@ -17,7 +18,7 @@ import rclpy.executors
 from rclpy.qos import qos_profile_system_default
 from rclpy.service_introspection import ServiceIntrospectionState
 from test_msgs.action import Fibonacci
-from test_msgs.msg import Builtins
+from test_msgs.msg import Builtins, UnboundedSequences
 from test_msgs.srv import BasicTypes
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
@@ -36,6 +37,8 @@ def main():
     node = rclpy.create_node("own_types", enable_rosout=False)
     own = node.create_publisher(Builtins, "/own", 10)
     feedback = node.create_publisher(Fibonacci.Impl.FeedbackMessage, "/count/_action/feedback", 10) if plan.get("action") else None
+    large = node.create_publisher(UnboundedSequences, "/own_large", 100) if plan.get("large") else None
+    values = UnboundedSequences(uint8_values=array.array("B", bytes(plan.get("large", 0))))
     client = None
     if plan.get("service"):
         service = node.create_service(BasicTypes, "/basic", lambda request, response: response)
@@ -59,6 +62,8 @@ def main():
         message.time_value.sec = sent
         own.publish(message)
         sent += 1
+        if large:
+            large.publish(values)
         if feedback:
             feedback.publish(Fibonacci.Impl.FeedbackMessage())
         if client and client.service_is_ready():

@@ -57,15 +57,22 @@ impl FileClasses {
         for rule in separate {
             let (name, pattern) = named(rule);
             let pattern = parse_pattern(pattern)?;
-            let name = classes.free_name(name);
+            let name = classes.free_name(name, &[]);
             classes.separate.push((name, pattern));
         }
         Ok(classes)
     }
 
+    /// The name for a class of one topic, unlike those of these classes and of `others`.
+    pub fn name_for_topic(&self, topic: &str, others: &[String]) -> String {
+        self.free_name(named(topic).0, others)
+    }
+
     /// `name`, or with a letter after it if another class has it.
-    fn free_name(&self, name: String) -> String {
-        let is_taken = |name: &str| name == RING || self.separate.iter().any(|(other, _)| other == name);
+    fn free_name(&self, name: String, others: &[String]) -> String {
+        let is_separate = |name: &str| self.separate.iter().any(|(other, _)| other == name);
+        let is_taken =
+            |name: &str| name == RING || is_separate(name) || others.iter().any(|other| other == name);
         let with_letter = |letter: char| format!("{name}_{letter}");
         let mut names = std::iter::once(name.clone()).chain(('b'..='z').map(with_letter));
         names.find(|name| !is_taken(name)).unwrap_or(name)
@@ -79,6 +86,11 @@ impl FileClasses {
     /// Whether topics of class 0 are never removed.
     pub fn keeps_some(&self) -> bool {
         !self.kept.is_empty()
+    }
+
+    /// Whether a ring never removes a topic.
+    pub fn keeps(&self, topic: &str) -> bool {
+        self.kept.iter().any(|kept| kept == topic)
     }
 
     /// Whether a ring removes files of a class.
@@ -96,7 +108,7 @@ impl FileClasses {
 
     /// The class of a topic's messages.
     pub fn of(&self, topic: &str, type_name: &str) -> usize {
-        if self.kept.iter().any(|kept| kept == topic) {
+        if self.keeps(topic) {
             return 0;
         }
         let takes = |(_, pattern): &(String, Regex)| pattern.is_match(topic) || pattern.is_match(type_name);
@@ -149,7 +161,8 @@ fn named(rule: &str) -> (String, &str) {
     if words.first().is_none_or(|first| !is_name(first)) {
         words.insert(0, "apart");
     }
-    (words.join("_").chars().take(NAME_MAX).collect(), rule)
+    let name: String = words.join("_").chars().take(NAME_MAX).collect();
+    (name.trim_end_matches('_').to_owned(), rule)
 }
 
 /// How much a ring of files keeps.
@@ -275,6 +288,17 @@ mod tests {
         assert_eq!(classes.of("/camera/left", "x/msg/Y"), 1);
         assert_eq!(classes.of("/left", "sensor_msgs/msg/Image"), 3);
         assert!((0..5).all(|class| classes.is_in_ring(class)));
+    }
+
+    #[test]
+    fn the_class_of_one_topic_is_named_after_it_and_like_no_other() {
+        let classes = classes(&["/camera"], &[]);
+        let long = classes.name_for_topic("/camera_of_the_front_lef/image", &[]);
+        assert_eq!(long, "camera_of_the_front_lef");
+        let names = [("/camera", "camera_b"), ("/3d", "apart_3d"), ("/a/b", "a_b_b")];
+        for (topic, name) in names {
+            assert_eq!(classes.name_for_topic(topic, &["a_b".to_owned()]), name);
+        }
     }
 
     #[test]

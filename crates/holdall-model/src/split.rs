@@ -7,6 +7,9 @@ use crate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
+/// The most topics that leave files with others for files of their own.
+const TOPICS_ALONE_MAX: usize = 16;
+
 /// When to continue in a new storage file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitOptions {
@@ -18,11 +21,19 @@ pub struct SplitOptions {
     pub files_max: Option<u32>,
     /// Topics with files of their own (`--separate`), and those that a ring keeps (`--lane`).
     pub classes: FileClasses,
+    /// Most bytes a second of a topic in files with others; one that has more gets files of its own, from when that shows (`--separate-above`).
+    pub shared_bytes_per_second_max: Option<u64>,
     /// Keep only this much of the newest messages (`--ring`).
     pub ring: Option<RingLimit>,
 }
 
 impl SplitOptions {
+    /// The most files that are written at a time.
+    pub fn streams_max(&self) -> usize {
+        let alone = self.shared_bytes_per_second_max.map_or(0, |_| TOPICS_ALONE_MAX);
+        self.classes.count() + alone
+    }
+
     /// Whether files are begun or removed by time.
     pub fn measures_spans(&self) -> bool {
         self.duration_max.is_some() || matches!(self.ring, Some(RingLimit::Span(_)))

@@ -5,6 +5,7 @@ use crate::writer::{CompressionMode, CompressionOptions, SplitOptions};
 use holdall_io::{block::BlockPoolOptions, disk::Operation, hold::Hold, os::DiskMode};
 use holdall_model::{
     file_class::{FileClasses, RingLimit},
+    lake::{LakeBag, LakeFile},
     message::PayloadRef,
     metadata::BagMetadata,
     time::Timestamp,
@@ -192,6 +193,97 @@ proptest! {
             prop_assert_eq!(topic.message_count, expected.iter().filter(|e| e.0 == name).count() as u64);
         }
         prop_assert_eq!(fs::read_dir(&closed.directory).unwrap().count(), closed.files.len() + 1);
+    }
+}
+
+/// Payload bytes by topic, and the span, of a file as an independent reader finds them.
+fn lake_file(file: &std::path::PathBuf) -> LakeFile {
+    let messages = read(std::slice::from_ref(file));
+    let mut topics = BTreeMap::<String, u64>::new();
+    for (topic, _, payload) in &messages {
+        *topics.entry(topic.clone()).or_default() += payload.len() as u64;
+    }
+    let times = || messages.iter().map(|(_, time, _)| *time);
+    let span = times().max().unwrap_or(0) - times().min().unwrap_or(0);
+    LakeFile {
+        span: Duration::from_nanos(span.unsigned_abs()),
+        topics: topics.into_iter().collect(),
+        ..LakeFile::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_topic_with_too_many_bytes_a_second_shares_no_file_wherever_it_ends(
+        messages in prop::collection::vec((0..5usize, 0..2u64, -20..200i64, prop::option::of(0..2usize)), 1..200),
+        seconds in prop::option::of(1..20u64),
+        bytes_max in prop::option::of(1_000_000..9_000_000u64),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let split = SplitOptions {
+            bytes_max,
+            duration_max: seconds.map(Duration::from_secs),
+            classes: FileClasses::new(&["/t1|/t3".to_owned()], &[]).unwrap(),
+            shared_bytes_per_second_max: Some(1_000_000),
+            ..SplitOptions::default()
+        };
+        let mut bag = bag(&dir.path().join("b"), split);
+        // Two of one name, which have different types.
+        let topics = ["/t0", "/t1", "/t2", "/t3", "/t0"].map(|name| bag.add_topic(channel(name)).unwrap());
+        // From nearly nothing to more than a file may have in a second.
+        let blob = vec![7; 1_200_000];
+        let (mut expected, mut now) = (Vec::new(), 1_000_000_000_000);
+        for (topic, size, after, more) in messages {
+            now += after * 10_000_000;
+            let bytes = [10, 60_000 * (topic + 1)][size as usize] + more.map_or(0, |more| more * 900_000);
+            let bytes = bytes.min(blob.len());
+            bag.write(topics[topic], message(now, &blob[..bytes])).unwrap();
+            expected.push((format!("/t{}", topic % 4), now, bytes));
+        }
+        let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+        prop_assert!(closed.failure.is_none(), "{:?}", closed.failure);
+        let mut found: Vec<_> = read(&closed.files).into_iter().map(|(topic, time, payload)| (topic, time, payload.len())).collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(found, expected);
+        let lake = LakeBag { files: closed.files.iter().map(lake_file).collect(), ..LakeBag::default() };
+        prop_assert!(lake.judge().faults.iter().all(|fault| fault.rule != "separation"), "{:?}", lake.files);
+    }
+}
+
+#[test]
+fn topics_that_leave_others_are_named_and_those_beyond_the_bound_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = SplitOptions {
+        shared_bytes_per_second_max: Some(1000),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&dir.path().join("b"), split);
+    let topics: Vec<BagTopic> = (0..18)
+        .map(|number| bag.add_topic(channel(&format!("/front/{number}"))).unwrap())
+        .collect();
+    for (now, topic) in (1..).zip(topics.iter().chain(&topics)) {
+        bag.write(*topic, message(now, &[7; 2000])).unwrap();
+    }
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    let topics_of = |file: &std::path::PathBuf| -> BTreeSet<String> {
+        read(std::slice::from_ref(file))
+            .into_iter()
+            .map(|(topic, ..)| topic)
+            .collect()
+    };
+    let (shared, alone): (Vec<_>, Vec<_>) = closed.files.iter().partition(|file| file.ends_with("b_0.mcap"));
+    assert_eq!((shared.len(), topics_of(shared[0]).len()), (1, 2));
+    assert_eq!(alone.len(), 16);
+    for file in alone {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let topic = topics_of(file).into_iter().next().unwrap();
+        assert!(
+            name.starts_with(&format!("b{}_", topic.replace('/', "_"))),
+            "{topic} is in {name}"
+        );
     }
 }
 

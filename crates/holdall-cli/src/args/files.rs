@@ -429,7 +429,9 @@ mod tests {
             "{line}"
         );
         assert!(
-            line.contains(" --separate=media=") && line.ends_with(" -a --profile lake -d 30"),
+            line.contains(" --separate=media=")
+                && line.contains(" --separate-above=1MB ")
+                && line.ends_with(" -a --profile lake -d 30"),
             "{line}"
         );
         assert!(expanded("holdall play bag --profile lake", "no: file").is_err());

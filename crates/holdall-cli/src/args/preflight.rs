@@ -27,11 +27,12 @@ Exit codes:
   3  messages will be missing: the report says why, and what to change";
 
 /// Flags of `record` that mean nothing here, or something else.
-const HIDDEN: [&str; 23] = [
+const HIDDEN: [&str; 24] = [
     "max_bag_duration",
     "max_bag_files",
     "max_bag_size",
     "separate",
+    "separate_above",
     "ring",
     "lane",
     "max_recording_duration",

@@ -371,6 +371,10 @@ pub struct FileSplitArguments {
     #[arg(long, value_name = "[NAME=]REGEX", num_args = 1..)]
     pub separate: Vec<String>,
 
+    /// Store each topic of more than this many bytes a second in files of its own, from when that shows; 0 never
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_bytes)]
+    pub separate_above: u64,
+
     /// Keep only the newest messages, up to a size (200GB) or for a time (3d); older files are deleted, and counted as removed
     ///
     /// holdall promote copies a part of it into a bag, also while it is recorded

@@ -68,7 +68,7 @@ fn remedy(rule: &str) -> &'static str {
         "span" => " (holdall record -d 60, holdall split -d 60)",
         "chunks" => " (chunkSize in --storage-config-file)",
         "compression" => " (--storage-preset-profile zstd_fast, holdall compress)",
-        "separation" => " (holdall record --separate)",
+        "separation" => " (holdall record --separate-above 1MB)",
         "ids" => " (holdall record --custom-data robot_id=r7)",
         _ => "",
     }

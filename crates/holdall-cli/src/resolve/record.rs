@@ -195,6 +195,7 @@ fn split(args: &RecordArguments) -> Result<SplitOptions, UsageError> {
         duration_max: span.or(of_ring.and_then(RingLimit::file_span)),
         files_max: some_unless_zero(split.max_bag_files),
         classes: classes(split)?,
+        shared_bytes_per_second_max: some_unless_zero(split.separate_above),
         ring: split.ring,
     })
 }

@@ -3,24 +3,25 @@
 use super::{BagTopic, current::CurrentFile, open::OpenFiles};
 use crate::writer::SplitOptions;
 use holdall_io::queue::DiskQueue;
-use holdall_model::{file_class::FileClasses, topic::TopicInfo};
+use holdall_model::{
+    file_order::FileOrder,
+    topic::TopicInfo,
+    topic_class::{NextMessage, TopicClasses},
+};
 use std::{
-    collections::VecDeque,
     iter,
     ops::{Deref, DerefMut, Range},
 };
 
 /// The open files by class; those of the chosen class are what it dereferences to.
 pub(super) struct Classes {
-    rules: FileClasses,
+    topics: TopicClasses,
     /// Apart, so that they are found without an index: most bags have no other class.
     first: OpenFiles,
     others: Vec<OpenFiles>,
     chosen: usize,
-    /// The class of each topic.
-    of_topic: Vec<usize>,
     /// `None` until it is asked which messages the system has, and with one class.
-    order: Option<Order>,
+    order: Option<FileOrder>,
 }
 
 impl Deref for Classes {
@@ -42,21 +43,19 @@ impl DerefMut for Classes {
 impl Classes {
     /// No file yet; the first class is chosen.
     pub fn new(split: &SplitOptions) -> Self {
-        let rules = split.classes.clone();
-        let files = |class| OpenFiles::new(split.clone(), rules.name(class));
+        let files = |class| OpenFiles::new(split.clone(), split.classes.name(class));
         Self {
+            topics: TopicClasses::new(split),
             first: files(0),
-            others: (1..rules.count()).map(files).collect(),
-            rules,
+            others: (1..split.streams_max()).map(files).collect(),
             chosen: 0,
-            of_topic: Vec::new(),
             order: None,
         }
     }
 
     /// One topic more.
     pub fn add_topic(&mut self, topic: &TopicInfo) {
-        self.of_topic.push(self.rules.of(&topic.name, &topic.type_name));
+        self.topics.add_topic(&topic.name, &topic.type_name);
         self.each_mut().for_each(OpenFiles::add_topic);
     }
 
@@ -64,7 +63,29 @@ impl Classes {
     #[inline]
     pub fn choose_for(&mut self, topic: BagTopic) {
         if !self.others.is_empty() {
-            self.chosen = self.of_topic.get(topic.0 as usize).copied().unwrap_or(0);
+            self.chosen = self.topics.of(topic.0);
+        }
+    }
+
+    /// Chooses the class of a message, which is a new one where its topic has too many bytes a second for files with others.
+    #[inline]
+    pub fn choose_for_next(&mut self, next: NextMessage) {
+        if !self.others.is_empty() {
+            self.choose_among(next);
+        }
+    }
+
+    #[inline(never)]
+    fn choose_among(&mut self, next: NextMessage) {
+        self.chosen = self.topics.of(next.topic);
+        let current = self.current.as_ref();
+        let current = current.map(|current| current.open_file(BagTopic(next.topic)));
+        if let Some(leaving) = self.topics.leave(next, current) {
+            tracing::info!("{leaving}");
+            if let Some((class, name)) = leaving.into {
+                self.others[class - 1].class = name;
+                self.chosen = class;
+            }
         }
     }
 
@@ -73,7 +94,12 @@ impl Classes {
         self.chosen = class;
     }
 
-    /// The numbers of all classes.
+    /// How many classes have topics, or may have.
+    pub fn count(&self) -> usize {
+        self.topics.count()
+    }
+
+    /// The numbers of all classes, also of those for topics that may leave others.
     pub fn all(&self) -> Range<usize> {
         0..self.others.len() + 1
     }
@@ -89,17 +115,17 @@ impl Classes {
     /// The files of the chosen class, and its topics.
     #[inline]
     pub fn chosen_mut(&mut self) -> (&mut OpenFiles, TopicsOfClass<'_>) {
-        let (class, of_topic) = (self.chosen, &self.of_topic);
+        let (class, topics) = (self.chosen, &self.topics);
         let files = match class.checked_sub(1) {
             None => &mut self.first,
             Some(other) => &mut self.others[other],
         };
-        (files, TopicsOfClass { class, of_topic })
+        (files, TopicsOfClass { class, topics })
     }
 
     /// Whether a ring removes files of the chosen class.
     pub fn is_in_ring(&self) -> bool {
-        self.rules.is_in_ring(self.chosen)
+        self.topics.rules().is_in_ring(self.chosen)
     }
 
     /// The classes that have an open file, in the order of its number: the last one is the last file of the bag, however its files are listed.
@@ -113,7 +139,7 @@ impl Classes {
     /// How many files that take messages a ring will remove.
     pub fn in_ring(&self) -> usize {
         let is_open = |class: &usize| self.of(*class).current.is_some();
-        let classes = self.all().filter(|class| self.rules.is_in_ring(*class));
+        let classes = self.all().filter(|class| self.topics.rules().is_in_ring(*class));
         classes.filter(is_open).count()
     }
 
@@ -141,7 +167,7 @@ impl Classes {
     /// Announces that [`Self::handed_in_all`] will be called.
     pub fn track_handed_in_all(&mut self) {
         self.each_mut().for_each(|files| files.handed.track());
-        self.order = (!self.others.is_empty()).then(|| Order::of(self.all().len()));
+        self.order = (!self.others.is_empty()).then(|| FileOrder::of(self.all().len()));
     }
 
     /// Notes that a message went to the chosen class.
@@ -167,74 +193,12 @@ impl Classes {
 #[derive(Clone, Copy)]
 pub(super) struct TopicsOfClass<'a> {
     class: usize,
-    of_topic: &'a [usize],
+    topics: &'a TopicClasses,
 }
 
 impl TopicsOfClass<'_> {
     /// Whether a topic is one of them.
     pub fn has(self, topic: BagTopic) -> bool {
-        self.of_topic.get(topic.0 as usize) == Some(&self.class)
-    }
-}
-
-/// The order of messages that go to several files.
-struct Order {
-    /// Classes with their number of messages, one after the other; those of the prefix are gone.
-    runs: VecDeque<(usize, u64)>,
-    /// Messages of each class that are in the prefix.
-    passed: Vec<u64>,
-    prefix: u64,
-}
-
-impl Order {
-    fn of(classes: usize) -> Self {
-        Self {
-            runs: VecDeque::new(),
-            passed: vec![0; classes],
-            prefix: 0,
-        }
-    }
-
-    #[inline]
-    fn note(&mut self, class: usize) {
-        match self.runs.back_mut() {
-            Some((last, count)) if *last == class => *count += 1,
-            _ => self.runs.push_back((class, 1)),
-        }
-    }
-
-    /// Length of the longest prefix of which each class has its part, when it has its first `had` messages.
-    fn prefix(&mut self, had: &[u64]) -> u64 {
-        while let Some((class, count)) = self.runs.front_mut() {
-            let more = had[*class].saturating_sub(self.passed[*class]).min(*count);
-            self.passed[*class] += more;
-            self.prefix += more;
-            *count -= more;
-            if *count > 0 {
-                break;
-            }
-            self.runs.pop_front();
-        }
-        self.prefix
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_counts_when_all_before_it_are_in_the_system_whatever_file_they_are_in() {
-        let mut order = Order::of(2);
-        for class in [0, 0, 1, 0, 1, 1] {
-            order.note(class);
-        }
-        assert_eq!(order.prefix(&[0, 3]), 0);
-        assert_eq!(order.prefix(&[1, 3]), 1);
-        assert_eq!(order.prefix(&[3, 0]), 2);
-        assert_eq!(order.prefix(&[3, 2]), 5);
-        order.note(1);
-        assert_eq!(order.prefix(&[3, 4]), 7);
-        assert!(order.runs.is_empty());
+        self.topics.has(self.class, topic.0)
     }
 }

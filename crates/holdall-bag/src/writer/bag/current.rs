@@ -19,6 +19,7 @@ use holdall_model::{
     metadata::BagMetadata,
     repeated::{FileRepeats, REPEATED_RECORD},
     topic::PublisherInfo,
+    topic_class::OpenFile,
 };
 use holdall_storage::{
     compression::FORMATS,
@@ -108,6 +109,15 @@ impl CurrentFile {
 
     pub fn head(&self) -> &FileHead {
         &self.head
+    }
+
+    /// As a topic's rate is judged in it.
+    pub fn open_file(&self, topic: BagTopic) -> OpenFile {
+        let repeated = || self.head.bytes.get(&topic).copied().unwrap_or(0);
+        OpenFile {
+            number: self.number,
+            repeated_bytes: self.head.mark.is_some().then(repeated),
+        }
     }
 
     pub fn bytes_written(&self) -> u64 {

@@ -167,7 +167,7 @@ impl BagWriter {
         };
         // What is always kept leaves the others their number.
         let begun = self.past.in_ring().count() + self.files.in_ring();
-        let surplus = begun.saturating_sub((files_max as usize).max(self.files.all().len()));
+        let surplus = begun.saturating_sub((files_max as usize).max(self.files.count()));
         for _ in 0..surplus {
             let why = format!("because {files_max} are kept");
             if self.past.is_oldest_held(&self.place) || !self.remove_oldest(&why)? {

@@ -57,6 +57,8 @@ pub(super) struct FileHead {
     pub mark: Option<Box<FileRepeats>>,
     /// Repeated messages by topic.
     pub topics: Vec<TopicCount>,
+    /// Bytes of their payloads.
+    pub bytes: BTreeMap<BagTopic, u64>,
 }
 
 impl FileHead {
@@ -78,7 +80,9 @@ impl FileHead {
         }
     }
 
-    fn add(&mut self, topic: BagTopic) {
+    fn add(&mut self, message: &LatchedMessage) {
+        let topic = message.topic;
+        *self.bytes.entry(topic).or_default() += message.payload.len() as u64;
         match self.topics.iter_mut().find(|count| count.topic == topic) {
             Some(count) => count.messages += 1,
             None => self.topics.push(TopicCount { topic, messages: 1 }),
@@ -141,7 +145,7 @@ impl Latched {
                 .entry((message.topic, publisher))
                 .or_default()
                 .push(message.origin);
-            head.add(message.topic);
+            head.add(message);
         }
         for ((topic, publisher), messages) in marks {
             let info = &topics.get(topic)?.topic;

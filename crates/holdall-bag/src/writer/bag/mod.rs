@@ -41,6 +41,7 @@ use holdall_model::{
     qos::QosProfile,
     time::Timestamp,
     topic::{MessageDefinition, PublisherInfo},
+    topic_class::NextMessage,
 };
 use holdall_storage::{
     StorageError,
@@ -259,7 +260,12 @@ impl BagWriter {
         who: impl FnOnce() -> Option<PublisherInfo>,
     ) -> Result<bool, WriteError> {
         let payload_bytes = message.payload.len();
-        self.files.choose_for(topic);
+        self.files.choose_for_next(NextMessage {
+            topic: topic.0,
+            log_time: message.log_time,
+            payload_bytes,
+            run_bytes: self.run_bytes,
+        });
         let (files, topics) = self.files.chosen_mut();
         let end_bytes = || {
             let room = Room {

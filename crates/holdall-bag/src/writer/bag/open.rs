@@ -22,7 +22,7 @@ pub(super) struct OpenFiles {
     /// A file that was made before it is needed.
     next: Option<NextFile>,
     /// The name of the class.
-    class: String,
+    pub class: String,
     /// Whether a first file was begun.
     is_begun: bool,
     /// Which of its messages the system has.

@@ -30,7 +30,7 @@ impl Place {
     /// A disk that cannot be opened, or that seals its files where the storage writes past it.
     pub fn open_disk(options: &BagOptions, open_disk: OpenDisk) -> Result<DiskQueue, WriteError> {
         let mut queue = open_disk(&options.directory)?;
-        queue.share_among(options.split.classes.count())?;
+        queue.share_among(options.split.streams_max())?;
         if queue.seals() {
             refuse_unsealed(options)?;
         }

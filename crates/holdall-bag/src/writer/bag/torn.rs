@@ -185,5 +185,6 @@ fn readable_head(
     FileHead {
         mark: Some(Box::new(mark)),
         topics,
+        ..FileHead::default()
     }
 }
