@@ -108,6 +108,8 @@ pub(super) struct Reader {
     plan: Option<Arc<TypePlan>>,
     /// Where the stamp is: header, stamp, seconds, nanoseconds; `None` for a type without one.
     stamp: Option<[usize; 4]>,
+    /// It comes first, so that a message need not be decoded for it.
+    is_stamp_first: bool,
     frame: Option<usize>,
     needs_digest: bool,
     needs_stamp: bool,
@@ -176,6 +178,21 @@ fn stamp_of(plan: &TypePlan) -> Option<[usize; 4]> {
     ])
 }
 
+/// Whether the first struct of the first struct has the numbers of a time.
+fn begins_with_time(plan: &TypePlan) -> bool {
+    let first = |structure: &StructPlan| Some(plan.structure(nested(structure.fields.first()?)?));
+    let is = |field: Option<&FieldPlan>, kind: Primitive| {
+        let element = field
+            .filter(|field| field.arity == Arity::One)
+            .map(|field| &field.element);
+        matches!(element, Some(ElementPlan::Primitive(found)) if *found == kind)
+    };
+    let stamp = first(plan.root()).and_then(first);
+    stamp.is_some_and(|stamp| {
+        is(stamp.fields.first(), Primitive::Int32) && is(stamp.fields.get(1), Primitive::Uint32)
+    })
+}
+
 fn frame_of(plan: &TypePlan) -> Option<usize> {
     let root = plan.root();
     let header = at(&root.fields, "header")?;
@@ -196,6 +213,7 @@ impl Reader {
         };
         if let Ok(plan) = plan {
             reader.stamp = stamp_of(plan);
+            reader.is_stamp_first = reader.stamp == Some([0, 0, 0, 1]) && begins_with_time(plan);
             reader.frame = frame_of(plan);
             reader.has_edges = has_edges && plan.type_name() == TF_TYPE;
             reader.plan = Some(Arc::clone(plan));
@@ -283,6 +301,11 @@ impl Reader {
         self.singles.push((machine, single));
     }
 
+    /// Whether the first bytes of a message have its `header.stamp`.
+    pub const fn is_stamp_first(&self) -> bool {
+        self.is_stamp_first
+    }
+
     /// Whether messages have a `header.stamp`.
     pub fn has_stamp(&self) -> bool {
         self.stamp.is_some()
@@ -312,7 +335,7 @@ impl Reader {
             time,
             publish_time,
             bytes: sample.len,
-            stamp: self.needs_stamp.then(|| self.stamp(&sample.head)).flatten(),
+            stamp: self.needs_stamp.then(|| self.stamp(sample)).flatten(),
             digest: if self.needs_digest {
                 sample.digest(begin)
             } else {
@@ -324,7 +347,11 @@ impl Reader {
     }
 
     /// The `header.stamp` in nanoseconds; `None` for one that was not set.
-    fn stamp(&self, head: &[u8]) -> Option<i64> {
+    fn stamp(&self, sample: &Sample) -> Option<i64> {
+        if self.is_stamp_first {
+            return sample.first_stamp().filter(|nanos| *nanos != 0);
+        }
+        let head = &sample.head;
         let (plan, [header, stamp, seconds, nanoseconds]) = (self.plan.as_ref()?, self.stamp?);
         let part = |place, index| plan.part_of(head, place, index).ok();
         let Part::Struct(header) = part(plan.place(head).ok()?, header)? else {

@@ -11,7 +11,7 @@ use crate::{
     message::PayloadRef,
     qos::QosProfile,
     time::Timestamp,
-    topic::{MessageDefinition, TopicInfo},
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -55,7 +55,10 @@ impl Feed {
     /// Messages of one more topic will come; returns its number here.
     pub fn topic(&mut self, info: TopicInfo, definition: MessageDefinition) -> u32 {
         let number = self.wants.len() as u32;
-        self.wants.push(want_of(&self.contract, &info.name));
+        self.wants.push(match want_of(&self.contract, &info.name) {
+            Want::Stamp if !begins_with_header(&definition) => Want::Sparse,
+            want => want,
+        });
         let news = News::Topic(number, Box::new(info), Box::new(definition));
         self.batch.push(news);
         number
@@ -107,6 +110,15 @@ impl Feed {
     pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
         self.span
     }
+}
+
+/// Whether a type begins with its header, as far as its text shows without being parsed.
+fn begins_with_header(definition: &MessageDefinition) -> bool {
+    let mut lines = definition.text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    let type_name = first.and_then(|line| line.split_whitespace().next());
+    definition.encoding == DefinitionEncoding::Ros2Msg
+        && type_name.is_some_and(|name| matches!(name, "std_msgs/Header" | "std_msgs/msg/Header"))
 }
 
 /// What waits for the judge. From a message without room on, all are only counted until the judge has taken the others.

@@ -184,9 +184,7 @@ impl Judge {
 
     /// How much of a topic's payloads is needed.
     pub fn want(&self, slot: TopicSlot) -> Want {
-        self.topics
-            .get(slot.0 as usize)
-            .map_or(Want::Size, |topic| topic.want)
+        self.topics.get(slot.0 as usize).map_or(Want::Size, Topic::want)
     }
 
     /// Takes a message. Messages may come in any order within five seconds.

@@ -9,6 +9,8 @@ const HEAD_BYTES: usize = 4 << 10;
 /// The runs of the rest.
 const RUNS: usize = 128;
 const RUN_BYTES: usize = 128;
+/// Encapsulation and `header.stamp`, where a type begins with its header.
+const FIRST_BYTES: usize = 12;
 
 /// How much of a topic's payloads its rules need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +18,8 @@ pub enum Want {
     /// Their size.
     #[default]
     Size,
+    /// The first bytes: the stamp of a type that begins with its header.
+    Stamp,
     /// A sample.
     Sparse,
     /// All of it.
@@ -27,6 +31,8 @@ pub enum Want {
 pub struct Sample {
     /// Its size in bytes.
     pub len: usize,
+    /// The first bytes, if no more was wanted.
+    first: Option<[u8; FIRST_BYTES]>,
     /// All of it, or its beginning; nothing if nothing was wanted.
     pub(super) head: Vec<u8>,
     /// The runs of a large payload, with their places.
@@ -39,12 +45,17 @@ impl Sample {
         let len = payload.len();
         let mut sample = Self {
             len,
+            first: match want {
+                Want::Stamp => first_of(payload),
+                Want::Size | Want::Sparse | Want::Whole => None,
+            },
             head: Vec::new(),
             runs: Vec::new(),
         };
         let is_whole = len <= WHOLE_BYTES || want == Want::Whole && len <= whole_bytes_max;
         match want {
             Want::Size => {}
+            Want::Stamp if sample.first.is_some() => {}
             _ if is_whole => {
                 sample.head.reserve_exact(len);
                 payload.for_each_slice(|slice| sample.head.extend_from_slice(slice));
@@ -52,6 +63,20 @@ impl Sample {
             _ => sample.sparse(payload),
         }
         sample
+    }
+
+    /// The stamp in nanoseconds of a type that begins with its header; `None` for a payload that ends before, or is not plain CDR.
+    pub(super) fn first_stamp(&self) -> Option<i64> {
+        let first = self
+            .first
+            .or_else(|| self.head.first_chunk().copied().filter(is_plain))?;
+        let [_, order, _, _, s0, s1, s2, s3, n0, n1, n2, n3] = first;
+        let (seconds, nanos) = ([s0, s1, s2, s3], [n0, n1, n2, n3]);
+        let (seconds, nanos) = match order & 1 {
+            0 => (i32::from_be_bytes(seconds), u32::from_be_bytes(nanos)),
+            _ => (i32::from_le_bytes(seconds), u32::from_le_bytes(nanos)),
+        };
+        Some(i64::from(seconds) * 1_000_000_000 + i64::from(nanos))
     }
 
     fn sparse(&mut self, payload: PayloadRef<'_>) {
@@ -121,6 +146,21 @@ impl Sample {
     }
 }
 
+/// Whether a payload is plain CDR, in which the first fields are next to each other.
+fn is_plain(first: &[u8; FIRST_BYTES]) -> bool {
+    matches!(first[..2], [0, 0 | 1 | 6 | 7])
+}
+
+fn first_of(payload: PayloadRef<'_>) -> Option<[u8; FIRST_BYTES]> {
+    let (mut first, mut at) = ([0; FIRST_BYTES], 0);
+    payload.for_each_slice(|slice| {
+        let more = slice.len().min(FIRST_BYTES - at);
+        first[at..at + more].copy_from_slice(&slice[..more]);
+        at += more;
+    });
+    (at == FIRST_BYTES && is_plain(&first)).then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +196,7 @@ mod tests {
             len in 0_usize..300_000, sizes in prop::collection::vec(1_usize..70_000, 1..4),
         ) {
             let bytes: Vec<u8> = (0..len).map(|at| (at / 7) as u8 ^ at as u8).collect();
-            for want in [Want::Size, Want::Sparse, Want::Whole] {
+            for want in [Want::Size, Want::Stamp, Want::Sparse, Want::Whole] {
                 let whole = Sample::take(PayloadRef::Bytes(&bytes), want, 100_000);
                 let sliced = Sliced(bytes.clone(), sizes.clone());
                 prop_assert_eq!(&Sample::take(PayloadRef::Loan(&sliced), want, 100_000), &whole);
@@ -164,7 +204,9 @@ mod tests {
                     prop_assert_eq!(piece, &bytes[at..at + piece.len()]);
                 }
                 let is_whole = len <= WHOLE_BYTES || want == Want::Whole && len <= 100_000;
-                prop_assert_eq!(whole.is_whole(), is_whole && want != Want::Size || len == 0);
+                let is_enough = want >= Want::Sparse || want == Want::Stamp && len < FIRST_BYTES;
+                prop_assert_eq!(whole.is_whole(), is_whole && is_enough || len == 0);
+                prop_assert_eq!(whole.first_stamp().is_some(), want != Want::Size && len >= FIRST_BYTES);
             }
         }
     }

@@ -18,6 +18,17 @@ pub struct Standing {
     pub warned: Vec<String>,
 }
 
+impl Standing {
+    fn add(&mut self, kind: &str, outcome: Outcome) {
+        self.outcome = self.outcome.max(outcome);
+        match outcome {
+            Outcome::Failed => self.failed.push(kind.to_owned()),
+            Outcome::Warned => self.warned.push(kind.to_owned()),
+            Outcome::Passed | Outcome::Unknown => {}
+        }
+    }
+}
+
 /// What is known of the topics, and of rules about more than one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Standings {
@@ -30,24 +41,31 @@ pub struct Standings {
 impl Standings {
     /// From each rule on each topic: the topic, the kind of the rule, and what is known.
     pub(super) fn of<'a>(rules: impl Iterator<Item = (Option<&'a str>, &'a str, Outcome)>) -> Self {
-        let mut all = Self::default();
+        let (mut all, mut last, mut standing) = (Self::default(), None, Standing::default());
+        // The rules of a topic come one after the other, and this is asked with each batch: a topic is looked up once.
         for (topic, kind, outcome) in rules {
-            let has_room = all.topics.len() < TOPICS_MAX;
-            let standing = match topic {
-                None => &mut all.bag,
-                Some(name) if has_room || all.topics.contains_key(name) => {
-                    all.topics.entry(name.to_owned()).or_default()
-                }
-                Some(_) => continue,
-            };
-            standing.outcome = standing.outcome.max(outcome);
-            match outcome {
-                Outcome::Failed => standing.failed.push(kind.to_owned()),
-                Outcome::Warned => standing.warned.push(kind.to_owned()),
-                Outcome::Passed | Outcome::Unknown => {}
+            if last != topic {
+                all.add(last, std::mem::take(&mut standing));
+                last = topic;
             }
+            standing.add(kind, outcome);
         }
+        all.add(last, standing);
         all
+    }
+
+    fn add(&mut self, topic: Option<&str>, more: Standing) {
+        let has_room = self.topics.len() < TOPICS_MAX;
+        let standing = match topic {
+            None => &mut self.bag,
+            Some(name) if has_room || self.topics.contains_key(name) => {
+                self.topics.entry(name.to_owned()).or_default()
+            }
+            Some(_) => return,
+        };
+        standing.outcome = standing.outcome.max(more.outcome);
+        standing.failed.extend(more.failed);
+        standing.warned.extend(more.warned);
     }
 }
 

@@ -33,8 +33,7 @@ pub(super) struct Topic {
     pub type_name: Option<String>,
     pub reader: Reader,
     watched: Vec<Watched>,
-    /// How much of its payloads the rules need.
-    pub want: Want,
+    want: Want,
     info: Option<TopicInfo>,
     messages: u64,
     /// The time of its first message.
@@ -45,16 +44,15 @@ pub(super) struct Topic {
     is_interrupted: bool,
 }
 
-/// How much of a topic's payloads the rules of a contract need.
+/// How much of a topic's payloads the rules of a contract need; a stamp that may not come first needs [`Want::Sparse`].
 pub fn want_of(contract: &Contract, topic: &str) -> Want {
     let of_rule = |rule: &Rule| match (&rule.topic, rule.kind()) {
         (Some(of), _) if !of.matches(topic) => Want::Size,
         (Some(_), "must" | "never" | "non_finite") => Want::Whole,
-        (Some(_), "frozen" | "latency" | "drift" | "stamps" | "jump" | "image" | "cloud" | "frame") => {
-            Want::Sparse
-        }
+        (Some(_), "frozen" | "image" | "cloud" | "frame") => Want::Sparse,
+        (Some(_), "latency" | "drift" | "stamps" | "jump") => Want::Stamp,
         (None, "tf") if tree::topics_of(rule).contains(&topic) => Want::Whole,
-        (None, "skew") if rule.names("topics").iter().any(|name| name == topic) => Want::Sparse,
+        (None, "skew") if rule.names("topics").iter().any(|name| name == topic) => Want::Stamp,
         _ => Want::Size,
     };
     contract.rules.iter().map(of_rule).max().unwrap_or_default()
@@ -182,6 +180,14 @@ impl Topic {
             {
                 meter.note(first, Some(wrong));
             }
+        }
+    }
+
+    /// How much of its payloads the rules need.
+    pub fn want(&self) -> Want {
+        match self.want {
+            Want::Stamp if !self.reader.is_stamp_first() => Want::Sparse,
+            want => want,
         }
     }
 

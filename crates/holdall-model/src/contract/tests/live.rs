@@ -1,7 +1,10 @@
 //! A recording that is judged while it runs, as a recorder brings its messages: its verdict is that of the messages afterwards.
 
 use super::*;
-use crate::{loss::ledger::Ledger, topic::MessageDefinition};
+use crate::{
+    loss::ledger::Ledger,
+    topic::{DefinitionEncoding, MessageDefinition},
+};
 use std::time::Duration;
 
 /// A recorder's side, the queue, and the judge, each stepped by hand.
@@ -118,6 +121,93 @@ proptest! {
         let broken: BTreeSet<_> = verdict.rules.iter().filter(broken).map(|rule| rule.topic.clone()).collect();
         let alarmed: BTreeSet<_> = begun.into_iter().map(|(topic, _)| topic).collect();
         prop_assert_eq!(alarmed, broken, "each broken rule is an alarm");
+    }
+}
+
+/// A message that begins with its header or has a text before it, in either byte order; the first is a large one.
+fn stamped(is_first: bool, is_little: bool, nanos: i64) -> Vec<u8> {
+    let number = |value: u32| match is_little {
+        true => value.to_le_bytes(),
+        false => value.to_be_bytes(),
+    };
+    let mut bytes = vec![0, u8::from(is_little), 0, 0];
+    if !is_first {
+        bytes.extend(number(2));
+        bytes.extend(b"a\0\0\0");
+    }
+    bytes.extend(number((nanos / SECOND) as u32));
+    bytes.extend(number((nanos % SECOND) as u32));
+    bytes.extend(number(1));
+    bytes.extend([0; 4]);
+    if is_first {
+        bytes.extend(number(70_000));
+        bytes.extend([7; 70_000]);
+    }
+    bytes
+}
+
+#[test]
+fn a_stamp_that_comes_first_is_all_that_is_kept_of_a_payload_for_rules_on_stamps() {
+    let text = "version: 1\ntopics: {/topic: {latency: {max: 100ms}, stamps: monotonic}}";
+    let contract = Arc::new(Contract::parse(text).unwrap());
+    let line = "=".repeat(80);
+    for (is_first, is_little) in [(true, true), (true, false), (false, true), (false, false)] {
+        let fields = match is_first {
+            true => "# A comment.\n\nstd_msgs/Header header\nuint8[] data\n",
+            false => "string name\nstd_msgs/Header header\n",
+        };
+        let definition = MessageDefinition {
+            type_name: "own_msgs/msg/Stamped".to_owned(),
+            encoding: DefinitionEncoding::Ros2Msg,
+            text: format!(
+                "{fields}{line}\nMSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id\n{line}\n\
+                 MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
+            ),
+            ..MessageDefinition::default()
+        };
+        let info = TopicInfo {
+            name: "/topic".to_owned(),
+            type_name: definition.type_name.clone(),
+            ..TopicInfo::default()
+        };
+        let (mut feed, mut live) = (
+            Feed::new(Arc::clone(&contract)),
+            LiveJudge::new(Arc::clone(&contract)),
+        );
+        let number = feed.topic(info.clone(), definition.clone());
+        let mut judge = Judge::new(Arc::clone(&contract), time(START));
+        let slot = judge.topic(&info, &plan_of(Some(&definition), &info)).unwrap();
+        for step in 0..20 {
+            let at = START + step * SECOND / 10;
+            let latency = if step == 10 { 200_000_000 } else { 50_000_000 };
+            let payload = stamped(is_first, is_little, at - latency);
+            let payload = PayloadRef::Bytes(&payload);
+            let arrival = Arrival {
+                log_time: time(at),
+                publish_time: time(at),
+            };
+            feed.message(number, arrival, payload);
+            judge.message(
+                slot,
+                arrival,
+                &Sample::take(payload, judge.want(slot), usize::MAX),
+            );
+        }
+        let news = feed.take(None, Duration::MAX);
+        let held = news.iter().map(|news| match news {
+            News::Message(_, _, sample) => sample.held_bytes(),
+            _ => 0,
+        });
+        assert_eq!(held.sum::<usize>() == 0, is_first);
+        news.into_iter().for_each(|news| live.take(news));
+        let verdict = live.end(&ending());
+        assert_eq!(verdict, judge.end(&ending()));
+        let found: Vec<&str> = verdict.violations.iter().map(|found| &*found.text).collect();
+        let expected = [
+            "received 200.0 ms, at most 100.0 ms after its header.stamp",
+            "header.stamp goes back by 50.000 ms",
+        ];
+        assert_eq!(found, expected);
     }
 }
 
