@@ -24,7 +24,7 @@ pub struct RingState {
     pub kept_free_bytes: u64,
     /// It removes its oldest files to keep them free, also those that are being copied.
     pub makes_room: bool,
-    /// The last log time of messages that have expired. Where the clock is set back, it is too late for as long.
+    /// The last log time of messages that have expired. Where the clock is set back, it is too late until the clock has caught up.
     pub expired_until: Option<Timestamp>,
 }
 

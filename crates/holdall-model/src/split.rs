@@ -8,7 +8,7 @@ use crate::{
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The most topics that leave files with others for files of their own.
-const TOPICS_ALONE_MAX: usize = 16;
+const TOPICS_ALONE_MAX: usize = 8;
 
 /// When to continue in a new storage file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct SplitOptions {
     pub files_max: Option<u32>,
     /// Topics with files of their own (`--separate`), and those that a ring keeps (`--lane`).
     pub classes: FileClasses,
-    /// Most bytes a second of a topic in files with others; one that has more gets files of its own, from when that shows (`--separate-above`).
+    /// Most bytes a second of a topic in shared files: with more it leaves them for files of its own (`--separate-above`).
     pub shared_bytes_per_second_max: Option<u64>,
     /// Keep only this much of the newest messages (`--ring`).
     pub ring: Option<RingLimit>,
@@ -30,8 +30,14 @@ pub struct SplitOptions {
 impl SplitOptions {
     /// The most files that are written at a time.
     pub fn streams_max(&self) -> usize {
-        let alone = self.shared_bytes_per_second_max.map_or(0, |_| TOPICS_ALONE_MAX);
+        let alone = self.shared_max().map_or(0, |_| TOPICS_ALONE_MAX);
         self.classes.count() + alone
+    }
+
+    /// The most bytes a second of a topic in shared files. Where files are removed, each file more would take the place of an older one: topics stay.
+    pub fn shared_max(&self) -> Option<u64> {
+        let is_removed = self.ring.is_some() || self.files_max.is_some();
+        self.shared_bytes_per_second_max.filter(|_| !is_removed)
     }
 
     /// Whether files are begun or removed by time.

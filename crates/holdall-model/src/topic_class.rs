@@ -4,7 +4,7 @@
 use crate::{file_class::FileClasses, split::SplitOptions, time::Timestamp};
 use std::{collections::HashMap, fmt, ops::Range, time::Duration};
 
-/// What has more within less than this is too much for a file that may end at any time.
+/// Rates are taken over at least this span: a file may end at any time.
 const SPAN_MIN: Duration = Duration::from_secs(1);
 
 /// The classes of topics, which have numbers from 0.
@@ -51,7 +51,7 @@ impl fmt::Display for Leaving {
         let what = match self.into {
             Some(_) => "has files of its own from now on",
             None => {
-                "stays in files with other topics, of which it has too many bytes a second: all files for one topic are taken"
+                "stays in files with other topics, although it has too many bytes a second: no more topics get files of their own"
             }
         };
         write!(f, "{} {what}", self.topic)
@@ -63,7 +63,7 @@ impl TopicClasses {
     pub fn new(split: &SplitOptions) -> Self {
         let rules = split.classes.clone();
         let free = rules.count()..split.streams_max();
-        let rates = split.shared_bytes_per_second_max;
+        let rates = split.shared_max();
         Self {
             rates: rates.map(|max| Rates::new(max, free)),
             rules,
@@ -126,8 +126,8 @@ struct Rates {
     free: Range<usize>,
     /// Names of those that one has.
     names: Vec<String>,
-    /// The number of the file of each class, and the first log time of a message there.
-    files: Vec<(Option<u32>, Timestamp)>,
+    /// The number of the file of each class, and the least and the greatest log time of a message there.
+    files: Vec<(Option<u32>, [Timestamp; 2])>,
     /// Topics by name: a topic with several types is one.
     topics: Vec<NamedTopic>,
     by_name: HashMap<String, usize>,
@@ -151,7 +151,7 @@ impl Rates {
     fn new(bytes_per_second_max: u64, free: Range<usize>) -> Self {
         Self {
             bytes_per_second_max,
-            files: vec![(None, Timestamp::from_nanos(0)); free.end],
+            files: vec![(None, [Timestamp::from_nanos(0); 2]); free.end],
             free,
             names: Vec::new(),
             topics: Vec::new(),
@@ -180,11 +180,12 @@ impl Rates {
     /// Whether a message gives its topic too many bytes a second in the current file of a class, however soon that ends.
     fn are_passed(&mut self, next: NextMessage, class: usize, open: Option<OpenFile>) -> bool {
         let file = open.map(|open| open.number);
-        let (known, first) = self.files[class];
-        let first = if known == file {
-            first.min(next.log_time)
+        let (known, [first, last]) = self.files[class];
+        // The clock may have been set back.
+        let [first, last] = if known == file {
+            [first.min(next.log_time), last.max(next.log_time)]
         } else {
-            next.log_time
+            [next.log_time; 2]
         };
         let place = self.places.get(next.topic as usize);
         let Some(topic) = place.and_then(|place| self.topics.get_mut(*place)) else {
@@ -199,17 +200,17 @@ impl Rates {
             topic.bytes += repeated;
             topic.counts_repeated = true;
         }
-        let span = next.log_time.saturating_since(first).max(SPAN_MIN);
+        let span = last.saturating_since(first).max(SPAN_MIN);
         let max = u128::from(self.bytes_per_second_max);
         let bytes = next.run_bytes.unwrap_or(next.payload_bytes) as u64;
         // A message may be the only one of the next file.
         let is_much = u128::from(bytes) > max
-            || u128::from(topic.bytes + bytes) * 1_000_000_000 >= max * span.as_nanos();
+            || u128::from(topic.bytes + bytes) * 1_000_000_000 > max * span.as_nanos();
         if is_much && !topic.stays && next.run_bytes != Some(0) {
             return true;
         }
         topic.bytes += next.payload_bytes as u64;
-        self.files[class] = (file, first);
+        self.files[class] = (file, [first, last]);
         false
     }
 

@@ -24,7 +24,6 @@ pub use write::{REPAIR_RECORD, RESCUED_KEY};
 use bytes::Bytes;
 use catalog::Catalog;
 use holdall_io::{
-    clock::{Clock, SystemClock},
     disk::reason,
     fs,
     survivor::{Survivor, SurvivorError, owner_of},
@@ -40,7 +39,6 @@ use holdall_model::{
 use holdall_storage::reader::StorageReader;
 use std::{
     collections::HashSet,
-    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -224,7 +222,12 @@ impl Rescue {
         let pointer: Pointer =
             serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         let owner = owner_of(&path).map_err(|error| unreadable(error.to_string()))?;
-        let survivor = match open_ended(&pointer, owner, directory, patience) {
+        // A copy of a bag that is being recorded does not wait for that recorder.
+        let is_awaited = |living: Option<Survivor>| {
+            let catalog = living.and_then(|living| Catalog::in_memory(&living).ok());
+            catalog.is_none_or(|catalog| catalog.is_of(directory))
+        };
+        let survivor = match Survivor::open_ended(&pointer.path, &pointer.id, owner, patience, is_awaited) {
             Ok(Some(survivor)) => survivor,
             Ok(None) => return Ok(None),
             Err(source @ SurvivorError::Alive { .. }) => {
@@ -316,39 +319,6 @@ impl Rescue {
     /// Removes the pointer only.
     pub(crate) fn forget(self) {
         self.pointer.remove();
-    }
-}
-
-/// The memory of a recorder that has ended, or ends within `patience`; `None` if it went with a power cut, was removed, or its recorder is
-/// alive and records another directory than this one.
-fn open_ended(
-    pointer: &Pointer,
-    owner: u32,
-    directory: &Path,
-    patience: Duration,
-) -> Result<Option<Survivor>, SurvivorError> {
-    let until = SystemClock.monotonic() + patience;
-    let mut is_original = None;
-    loop {
-        let alive = match Survivor::open(&pointer.path, &pointer.id, owner) {
-            Ok(survivor) => return Ok(Some(survivor)),
-            Err(SurvivorError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(alive @ SurvivorError::Alive { .. }) => alive,
-            Err(error) => return Err(error),
-        };
-        let is_original = *is_original.get_or_insert_with(|| {
-            let living = Survivor::look_at(&pointer.path, &pointer.id, owner).ok();
-            let catalog = living.and_then(|living| Catalog::in_memory(&living).ok());
-            catalog.is_none_or(|catalog| catalog.is_of(directory))
-        });
-        if !is_original {
-            return Ok(None);
-        }
-        let now = SystemClock.monotonic();
-        if now >= until {
-            return Err(alive);
-        }
-        SystemClock.sleep_until(now + Duration::from_millis(10));
     }
 }
 

@@ -261,7 +261,7 @@ fn topics_that_leave_others_are_named_and_those_beyond_the_bound_stay() {
         ..SplitOptions::default()
     };
     let mut bag = bag(&dir.path().join("b"), split);
-    let topics: Vec<BagTopic> = (0..18)
+    let topics: Vec<BagTopic> = (0..10)
         .map(|number| bag.add_topic(channel(&format!("/front/{number}"))).unwrap())
         .collect();
     for (now, topic) in (1..).zip(topics.iter().chain(&topics)) {
@@ -276,7 +276,7 @@ fn topics_that_leave_others_are_named_and_those_beyond_the_bound_stay() {
     };
     let (shared, alone): (Vec<_>, Vec<_>) = closed.files.iter().partition(|file| file.ends_with("b_0.mcap"));
     assert_eq!((shared.len(), topics_of(shared[0]).len()), (1, 2));
-    assert_eq!(alone.len(), 16);
+    assert_eq!(alone.len(), 8);
     for file in alone {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let topic = topics_of(file).into_iter().next().unwrap();
@@ -284,6 +284,56 @@ fn topics_that_leave_others_are_named_and_those_beyond_the_bound_stay() {
             name.starts_with(&format!("b{}_", topic.replace('/', "_"))),
             "{topic} is in {name}"
         );
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_lets_no_slow_topic_leave() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = SplitOptions {
+        shared_bytes_per_second_max: Some(1000),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&dir.path().join("b"), split);
+    let topics = ["/a", "/b"].map(|name| bag.add_topic(channel(name)).unwrap());
+    // 500 bytes a second of each, for a minute, and again from half a minute before the beginning.
+    for second in (60..120).chain(30..90) {
+        for topic in topics {
+            bag.write(topic, message(second * 1_000_000_000, &[7; 500]))
+                .unwrap();
+        }
+    }
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert_eq!(closed.files.len(), 1, "{:?}", closed.files);
+}
+
+#[test]
+fn the_shared_file_of_a_topic_that_has_left_gets_its_definition_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = SplitOptions {
+        shared_bytes_per_second_max: Some(1000),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&dir.path().join("b"), split);
+    let (unknown, definition) = (channel("/t"), "string data\n".to_owned());
+    let topic = bag.add_topic(unknown.clone()).unwrap();
+    bag.write(topic, message(1, &[7; 600])).unwrap();
+    bag.write(topic, message(2, &[7; 600])).unwrap();
+    let known = MessageDefinition {
+        text: definition.clone(),
+        ..unknown.definition
+    };
+    assert!(bag.set_definition(topic, known).is_some());
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert_eq!(closed.files.len(), 2, "{:?}", closed.files);
+    for file in &closed.files {
+        let bytes = fs::read(file).unwrap();
+        let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+        let schemas = summary.schemas.values();
+        let texts: Vec<_> = schemas
+            .map(|schema| String::from_utf8_lossy(&schema.data).into_owned())
+            .collect();
+        assert!(texts.contains(&definition), "{}: {texts:?}", file.display());
     }
 }
 

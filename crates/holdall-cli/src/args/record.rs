@@ -371,7 +371,7 @@ pub struct FileSplitArguments {
     #[arg(long, value_name = "[NAME=]REGEX", num_args = 1..)]
     pub separate: Vec<String>,
 
-    /// Store each topic of more than this many bytes a second in files of its own, from when that shows; 0 never
+    /// Store each topic of more than this many bytes a second, since its file began, in files of its own; 0 never
     #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_bytes)]
     pub separate_above: u64,
 

@@ -242,6 +242,9 @@ impl Running {
         live.supervision.await_promotions(is_signal);
         // With the copies that were made since.
         report.status.triggered = observer.status().triggered;
+        if report.status.triggered.is_some() {
+            live.supervision.finish(&report.status);
+        }
         let uploaded = live.supervision.finish_upload(is_signal);
         drop((live, self.control_socket, self.found, self.dashboard, self.bridge));
         show(&report, &self.request, self.contract.as_deref(), args)?;

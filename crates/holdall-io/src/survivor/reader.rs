@@ -5,6 +5,7 @@ use super::layout::{
     HEADER_BYTES, Header, SLOT_ENTRY_BYTES, WORD_KIND, WORD_LEN, WORD_ORDER, boot_id, unhex,
 };
 use crate::{
+    clock::{Clock, SystemClock},
     disk::DiskError,
     fs::{FileNumbers, HeldFolder},
 };
@@ -14,7 +15,11 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
+
+/// Time between two looks at a region whose process is being ended.
+const POLL: Duration = Duration::from_millis(10);
 
 /// Slots that are read at most, and bytes of one slot at most.
 const SLOTS_MAX: u64 = super::SLOTS_MAX as u64;
@@ -99,12 +104,39 @@ impl Survivor {
         })
     }
 
-    /// As [`Survivor::open`], but its process may be alive, and change what is read.
+    /// As [`Survivor::open`], when its process has ended within `patience`; `None` if the region does not exist, or its process is alive and
+    /// `is_awaited` refuses to wait for it. That is given the region, which its process may be changing, if it can be read.
     ///
     /// # Errors
     /// As [`Survivor::open`].
-    pub fn look_at(path: &Path, id: &str, owner: u32) -> Result<Self, SurvivorError> {
-        Self::open_if(path, id, owner, |_| true)
+    pub fn open_ended(
+        path: &Path,
+        id: &str,
+        owner: u32,
+        patience: Duration,
+        is_awaited: impl FnOnce(Option<Self>) -> bool,
+    ) -> Result<Option<Self>, SurvivorError> {
+        let until = SystemClock.monotonic() + patience;
+        let mut is_awaited = Some(is_awaited);
+        loop {
+            let alive = match Self::open(path, id, owner) {
+                Ok(survivor) => return Ok(Some(survivor)),
+                Err(SurvivorError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    return Ok(None);
+                }
+                Err(alive @ SurvivorError::Alive { .. }) => alive,
+                Err(error) => return Err(error),
+            };
+            let living = || Self::open_if(path, id, owner, |_| true).ok();
+            if is_awaited.take().is_some_and(|is_awaited| !is_awaited(living())) {
+                return Ok(None);
+            }
+            let now = SystemClock.monotonic();
+            if now >= until {
+                return Err(alive);
+            }
+            SystemClock.sleep_until(now + POLL);
+        }
     }
 
     fn open_if(

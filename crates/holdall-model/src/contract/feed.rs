@@ -116,9 +116,10 @@ impl Feed {
 fn begins_with_header(definition: &MessageDefinition) -> bool {
     let mut lines = definition.text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-    let type_name = first.and_then(|line| line.split_whitespace().next());
-    definition.encoding == DefinitionEncoding::Ros2Msg
-        && type_name.is_some_and(|name| matches!(name, "std_msgs/Header" | "std_msgs/msg/Header"))
+    let mut words = first.into_iter().flat_map(str::split_whitespace);
+    let is_header = |name: &str| matches!(name, "std_msgs/Header" | "std_msgs/msg/Header");
+    let is_named = words.next().is_some_and(is_header) && words.next() == Some("header");
+    definition.encoding == DefinitionEncoding::Ros2Msg && is_named
 }
 
 /// What waits for the judge. From a message without room on, all are only counted until the judge has taken the others.

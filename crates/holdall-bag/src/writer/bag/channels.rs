@@ -3,6 +3,7 @@
 use super::{BagTopic, TopicCount};
 use holdall_model::topic::PublisherInfo;
 use holdall_storage::writer::ChannelIndex;
+use std::collections::BTreeSet;
 
 /// The most channels that the publishers of one topic have in a file; further publishers share the topic's
 /// common channel, so that publishers that come and go for ever do not fill the file's index.
@@ -177,6 +178,11 @@ impl FileChannels {
     pub(super) fn without_channel(&self) -> Vec<BagTopic> {
         let all = (0..).map(BagTopic).take(self.topics.len());
         all.filter(|topic| !self.has_channel(*topic)).collect()
+    }
+
+    /// Topics that have or had a channel.
+    pub(super) fn topics(&self) -> BTreeSet<BagTopic> {
+        self.topic_of.iter().copied().collect()
     }
 
     /// Topics that have a channel, each once. Looks at the file's channels only.

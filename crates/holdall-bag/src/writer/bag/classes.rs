@@ -81,11 +81,13 @@ impl Classes {
         let current = self.current.as_ref();
         let current = current.map(|current| current.open_file(BagTopic(next.topic)));
         if let Some(leaving) = self.topics.leave(next, current) {
+            let Some((class, name)) = &leaving.into else {
+                tracing::warn!("{leaving}");
+                return;
+            };
             tracing::info!("{leaving}");
-            if let Some((class, name)) = leaving.into {
-                self.others[class - 1].class = name;
-                self.chosen = class;
-            }
+            self.others[class - 1].class.clone_from(name);
+            self.chosen = *class;
         }
     }
 

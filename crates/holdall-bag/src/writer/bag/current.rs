@@ -264,7 +264,9 @@ impl CurrentFile {
         of_class: TopicsOfClass<'_>,
     ) -> Result<(), WriteError> {
         let empty = self.channels.without_channel().into_iter();
-        for topic in empty.filter(|topic| of_class.has(*topic)) {
+        // A topic that has left these files may have got its definition since.
+        let renewed = self.channels.topics();
+        for topic in empty.filter(|topic| of_class.has(*topic) || renewed.contains(topic)) {
             self.new_channel(place, topics, topic, None, None)?;
         }
         Ok(())

@@ -213,10 +213,7 @@ impl BagWriter {
         if !self.topics.define(topic, definition)? {
             return None;
         }
-        if self.place.options.storage.keeps_publishers() {
-            self.files.choose_for(topic);
-            self.files.renew(topic);
-        }
+        self.renew(topic);
         let info = self.topics.get(topic).ok()?;
         Some(info.topic.name.as_str())
     }
@@ -225,11 +222,17 @@ impl BagWriter {
     /// definition there.
     pub fn add_offer(&mut self, topic: BagTopic, qos: QosProfile) -> bool {
         let is_new = self.topics.add_offer(topic, qos);
-        if is_new && self.place.options.storage.keeps_publishers() {
-            self.files.choose_for(topic);
-            self.files.renew(topic);
+        if is_new {
+            self.renew(topic);
         }
         is_new
+    }
+
+    /// Lets the current files with messages of a topic have a new channel of it.
+    fn renew(&mut self, topic: BagTopic) {
+        if self.place.options.storage.keeps_publishers() {
+            self.files.each_mut().for_each(|files| files.renew(topic));
+        }
     }
 
     /// Topics without a definition, with their types, by name.

@@ -8,9 +8,9 @@ use crate::{
 use holdall_io::{disk::WritePath, mutex::lock};
 use holdall_model::unheard::NotHeard;
 use holdall_model::{
+    free_space::RingState,
     loss::DurabilityStatus,
     marker::{MARKERS_MAX, Marker},
-    free_space::RingState,
     network::Network,
     trigger::CopyFault,
 };
