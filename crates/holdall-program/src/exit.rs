@@ -143,6 +143,7 @@ impl Failure {
             RepairError::Bag(error) => refuses(error, &named),
             RepairError::Storage(error) => refuses_file(error, &named),
             RepairError::Lock(error) => refuses_lock(error, &named),
+            RepairError::Alive(_) => true,
             RepairError::Disk(error) => error.lacks_key() || named.contains(&error.path),
             RepairError::Output(error) => refuses_tool(error, &named),
             _ => false,
