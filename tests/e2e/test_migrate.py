@@ -590,16 +590,16 @@ def test_events_of_services_get_the_definitions_of_the_distribution(world):
         writer.add_message(channel, START, INFO + b"\1\0\0\0" + bytes(4) + bytes(4), START)
         writer.finish()
     for distro, found in {"foxy": "unknown", "humble": "same", "kilted": "same", "lyrical": "other"}.items():
-        told = done(world, "check", bag, "--distro", distro, "--json", code=int(found == "other"))
-        assert [each["definition"] for each in json.loads(told.stdout)["definitions"]] == [found], distro
+        check = done(world, "check", bag, "--distro", distro, "--json", code=int(found == "other"))
+        assert [each["definition"] for each in json.loads(check.stdout)["definitions"]] == [found], distro
     done(world, "migrate", bag, "-o", world.folder / "new", "-s", "mcap", "--distro", "lyrical")
     with open(next((world.folder / "new").glob("*.mcap")), "rb") as file:
         [(schema, channel, message)] = make_reader(file).iter_messages(topics=[topic])
     assert schema.name == name and b"string tracking_topic_name" in schema.data
     # A time, a mode, an empty text.
     assert message.data == INFO + b"\1\0\0\0" + bytes(12) + b"\1\0\0\0\0" + bytes(3) + bytes(4)
-    told = done(world, "check", world.folder / "new", "--distro", "humble", code=1).stdout
-    assert topic in told and "resume_time" in told and "tracking_topic_name" in told, told
+    printed = done(world, "check", world.folder / "new", "--distro", "humble", code=1).stdout
+    assert topic in printed and "resume_time" in printed and "tracking_topic_name" in printed, printed
 
 
 def test_services_of_kilted_have_the_hashes_of_its_packages(world):
@@ -615,8 +615,8 @@ def test_services_of_kilted_have_the_hashes_of_its_packages(world):
             connection = writer.add_connection(f"/{path.stem}/_service_event", name, msgdef=text, rihs01=hashes[name])
             writer.write(connection, START, INFO + bytes(8))
             names.append(name)
-    told = done(world, "check", world.folder / "bag", "--distro", "kilted", "--json")
-    listed = json.loads(told.stdout)["definitions"]
+    check = done(world, "check", world.folder / "bag", "--distro", "kilted", "--json")
+    listed = json.loads(check.stdout)["definitions"]
     assert {each["type"]: each["definition"] for each in listed} == dict.fromkeys(names, "same") and len(names) > 10
 
 

@@ -102,6 +102,11 @@ impl TopicClasses {
         self.of_topic.get(topic as usize) == Some(&class)
     }
 
+    /// Whether topics may leave shared files.
+    pub fn measures(&self) -> bool {
+        self.rates.is_some()
+    }
+
     /// Whether the topic of a message has to leave the present file of its class before it.
     pub fn leave(&mut self, next: NextMessage, file: Option<OpenFile>) -> Option<Leaving> {
         let class = self.of(next.topic);

@@ -22,8 +22,8 @@ struct Settle {
     since: Duration,
     quiet_since: Duration,
     matched: usize,
-    /// What is missing was logged.
-    is_said: bool,
+    /// The sentence about what is missing that was logged last.
+    said: Option<String>,
 }
 
 /// The wait for subscriptions.
@@ -63,7 +63,7 @@ impl Discovery {
             since: now,
             quiet_since: now,
             matched,
-            is_said: false,
+            said: None,
         });
         if matched != settle.matched {
             (settle.matched, settle.quiet_since) = (matched, now);
@@ -78,8 +78,9 @@ impl Discovery {
             if let Some(timeout) = self.timeout.filter(|timeout| waited >= *timeout) {
                 return Err(format!("after {} s {missing}", timeout.as_secs_f64()));
             }
-            if waited >= SAID_AFTER && !std::mem::replace(&mut settle.is_said, true) {
+            if waited >= SAID_AFTER && settle.said.as_ref() != Some(&missing) {
                 tracing::warn!("playback waits, because {missing}");
+                settle.said = Some(missing);
             }
             return Ok(now.saturating_add(SETTLE_POLL));
         }

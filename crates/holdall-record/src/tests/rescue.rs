@@ -442,9 +442,7 @@ fn a_bag_that_points_to_the_memory_of_another_one_gets_nothing_of_it() {
 #[test]
 fn memory_that_is_not_free_yet_is_waited_for_and_without_it_nothing_is_repaired() {
     let (mut world, memory) = world_with_memory();
-    let publisher = world.publisher("/a", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
+    let (recording, publisher) = record_one(&mut world);
     publisher.send(&payload(1, 100));
     recording.wait_recorded(1);
     let place = tempfile::tempdir().unwrap();
@@ -475,7 +473,7 @@ fn memory_that_is_not_free_yet_is_waited_for_and_without_it_nothing_is_repaired(
     begun.recv().unwrap();
     file.unlock().unwrap();
     assert_eq!(repaired.join().unwrap(), Some(1));
-    assert_eq!(read(&bag)["/a"], [payload(1, 100)]);
+    assert_eq!(read(&bag)["/t"], [payload(1, 100)]);
     drop(memory);
 }
 

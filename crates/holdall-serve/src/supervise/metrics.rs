@@ -329,7 +329,7 @@ fn add_events(text: &mut String, status: &TriggerStatus) {
         counter(
             text,
             "event_copies",
-            "Copies around events that have ended, by state: incomplete ones lack messages, failed ones are not there",
+            "Copies around events that have ended, by state: incomplete ones lack messages, failed ones were not made",
             by_state
                 .into_iter()
                 .map(|(state, count)| (vec![("state", state)], count)),

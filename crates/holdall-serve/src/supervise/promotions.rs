@@ -442,7 +442,8 @@ impl SpanOnDisk {
         let (wanted, deadline) = self.wanted.get_or_insert_with(|| {
             let topics = status.topics.iter();
             let received = topics.map(|topic| (topic.name.clone(), topic.received));
-            (received.collect(), now + DURABLE_WITHIN)
+            let window = status.durability.window.unwrap_or_default();
+            (received.collect(), now + window + DURABLE_WITHIN)
         });
         let mut topics = status.topics.iter();
         let is_durable = topics.all(|topic| {

@@ -25,7 +25,7 @@ const TOPICS_MAX: usize = 1000;
 /// Topics that a note names.
 const TOPICS_NAMED_MAX: usize = 4;
 
-/// How long the last messages of a span are waited for until they are durable.
+/// How long the last messages of a span are waited for, after the time in which they have to be durable.
 pub(super) const DURABLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Numbers of bags of events beside a ring that are tried.
@@ -64,7 +64,7 @@ impl Copied {
         let is_late = on_disk == OnDisk::Late || (on_disk == OnDisk::Unknown && self.ends_early);
         let late = is_late.then(|| {
             let seconds = DURABLE_WITHIN.as_secs();
-            format!("its last messages were not on the disk within {seconds} s")
+            format!("its last messages were not on the disk {seconds} s after they had to be")
         });
         let all: Vec<String> = expired.into_iter().chain(unreadable).chain(late).collect();
         (!all.is_empty()).then(|| all.join("; "))
@@ -445,7 +445,7 @@ mod tests {
         };
         let (expired, late) = (
             "a part had expired",
-            "its last messages were not on the disk within 30 s",
+            "its last messages were not on the disk 30 s after they had to be",
         );
         assert_eq!(said(Some(9), OnDisk::All, true), None);
         assert_eq!(said(Some(10), OnDisk::All, true).as_deref(), Some(expired));

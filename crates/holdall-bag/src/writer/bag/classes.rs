@@ -78,6 +78,9 @@ impl Classes {
     #[inline(never)]
     fn choose_among(&mut self, next: NextMessage) {
         self.chosen = self.topics.of(next.topic);
+        if !self.topics.measures() {
+            return;
+        }
         let current = self.current.as_ref();
         let current = current.map(|current| current.open_file(BagTopic(next.topic)));
         if let Some(leaving) = self.topics.leave(next, current) {

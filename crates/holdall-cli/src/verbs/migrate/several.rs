@@ -119,7 +119,7 @@ fn list(needed: &[(&PathBuf, PathBuf)], json: bool) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// Warns of topics that stay in bags that are not migrated, and of rules that were not used if `no_other` bag is: each sentence once.
+/// Warns of topics that stay in skipped bags and, if there is `no_other` bag, of unused rules: each sentence once.
 fn warn_of_skipped(skipped: &[(&PathBuf, Migrations)], no_other: bool) {
     let mut bags: BTreeMap<&String, Vec<&PathBuf>> = BTreeMap::new();
     for (path, found) in skipped {
@@ -157,7 +157,7 @@ impl Several {
         for (path, name) in self.paths.iter().zip(&self.names) {
             // Without a separator at its end for the only bag.
             let place: PathBuf = folder.components().chain(name.components()).collect();
-            match looked_at(path, &place, args, new) {
+            match migrations_of(path, &place, args, new) {
                 Ok(found) if found.is_empty() => skipped.push((path, found)),
                 Ok(_) => needed.push((path, place)),
                 Err(reason) => {
@@ -205,7 +205,7 @@ impl Several {
 }
 
 /// The migrations of a bag, none if it has no messages that get another definition; what keeps it from being migrated, one sentence.
-fn looked_at(
+fn migrations_of(
     path: &PathBuf,
     place: &Path,
     args: &MigrateArguments,

@@ -149,7 +149,7 @@ const HOW_TO_READ: &str = "
 Percent: messages recorded of those sent, worst case with its 95 % interval, best case. Slower: cases whose publishers did not keep the rate. *(ours)*: written here after the published design. Disk: its direct or its limited \
 rate. ×: a storage's rate ÷ its rival's. Middlewares: messages received a second; idle nodes: part of a core, memory. Noise: the disk varied more than the rows.";
 
-/// The machine of the experiments, or each machine with those that it ran; what most of them share, its programs, is said once.
+/// The machine of the experiments, or each machine with those that it ran; programs that several of them share stand once.
 fn machines(loaded: &Results) -> String {
     let by_machine = loaded.machines();
     if let [(machine, _)] = by_machine.as_slice() {
