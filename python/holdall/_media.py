@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from bisect import bisect, bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Callable, SupportsIndex, overload
 
 from . import _html, _native
@@ -166,6 +169,8 @@ class Frames:
 
 # Pictures between two key frames, at most.
 _GROUP_MAX = 3000
+# How long before a time a key frame is searched, in nanoseconds, where the bag's list has none.
+_KEY_SPANS = (1_300_000_000, 6_000_000_000, 30_000_000_000)
 # Bytes of decoded pictures that are kept, those of one group at least.
 _KEPT_BYTES_MAX = 512 << 20
 
@@ -188,34 +193,82 @@ def _gid(message: _native.Message) -> str | None:
     return publisher["gid"] if publisher else None
 
 
+def _picture(message: _native.Message) -> tuple[bytes, str]:
+    """A picture of a video, and its format."""
+    msg = message.msg
+    return bytes(msg.data), msg.format if hasattr(msg, "format") else msg.encoding
+
+
 class VideoFrames(Frames):
-    """The pictures of a video as arrays; each is decoded with those of its publisher from the key frame before it to the next one, which are kept."""
+    """The pictures of a video as arrays; each is decoded with those of its publisher from the key frame before it on.
+
+    The second picture of a group, as those from a key frame to the next one are called here, is decoded with the whole group, which is kept.
+    """
 
     def __init__(self, topic: Topic, numbers: range | None = None) -> None:
         self.topic = topic
         self._numbers = range(len(topic)) if numbers is None else numbers
         self._groups: dict[str | None, dict[int, Pixels]] = {}
+        # The key frame of each publisher's last group.
+        self._begins: dict[str | None, int] = {}
+        # Of what these are a part from a time on, if their topic is one, and its first messages.
+        self._whole: tuple[VideoFrames, int] | None = None
+        self._read: list[_native.Message] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return VideoFrames(self.topic, self._numbers[place])
+            return self._some(self._numbers[place])
         return self._picture(self._numbers[place])
+
+    def _some(self, numbers: range) -> VideoFrames:
+        some = VideoFrames(self.topic, numbers)
+        some._whole, some._read = self._whole, self._read
+        return some
 
     def between(self, start: Any = None, end: Any = None) -> VideoFrames:
         """Those of a part of the time; see :meth:`Topic.between`."""
+        first_time, end_time = self.topic.bag._bounds(start, end)
+        is_whole = len(self._numbers) == len(self.topic)
+        if first_time is not None and is_whole and (read := self._from_key(first_time)):
+            # The times of all other pictures are not read.
+            topic = self.topic._narrowed(self.topic._selection.within(read[0].time, end_time))
+            part = VideoFrames(topic, range(bisect_left(topic.times, first_time), len(topic.times)))
+            part._whole, part._read = (self, read[0].time), read
+            return part
         wanted = self.topic.between(start, end).times
         if not len(wanted):
-            return VideoFrames(self.topic, range(0))
+            return self._some(range(0))
         first, last = wanted[0], wanted[-1]
         inside = [place for place, number in enumerate(self._numbers) if first <= self.topic.times[number] <= last]
-        return VideoFrames(self.topic, self._numbers[inside[0] : inside[-1] + 1] if inside else range(0))
+        return self._some(self._numbers[inside[0] : inside[-1] + 1] if inside else range(0))
+
+    def _from_key(self, time: int) -> list[_native.Message]:
+        """The messages up to a time from the last key frames on, those of all publishers; none where they are long before."""
+        for since in (*self._listed_before(time), *(time - span for span in _KEY_SPANS)):
+            read = list(self.topic._narrowed(self.topic._selection.within(since, time + 1)))
+            begins: dict[str | None, int | None] = {}
+            for message in filter(is_video, read):
+                publisher = _gid(message)
+                begins[publisher] = message.time if _native.begins_video(*_picture(message)) else begins.get(publisher)
+            found = [begin for begin in begins.values() if begin is not None]
+            if found and len(found) == len(begins):
+                return [message for message in read if message.time >= min(found)]
+        return []
+
+    def _listed_before(self, time: int) -> list[int]:
+        """The last key frame before a time that the bag lists, if there is one: whole milliseconds, rounded down."""
+        for entry in json.loads((self.topic.bag._about.get("custom_data") or {}).get("holdall.recoded", "[]")):
+            if entry["topic"] == self.topic.name and entry.get("keys"):
+                keys = list(accumulate(map(int, entry["keys"].split())))
+                return [key * 1_000_000 for key in keys[: bisect(keys, time // 1_000_000)][-1:]]
+        return []
 
     def __iter__(self) -> Iterator[Pixels]:
         for number in self._numbers:
-            yield self._picture(number)
+            yield self._picture(number, is_whole=True)
 
     @property
     def times(self) -> array[int]:
@@ -223,43 +276,51 @@ class VideoFrames(Frames):
         times = self.topic.times
         return type(times)("q", [times[number] for number in self._numbers])
 
-    def _picture(self, number: int) -> Pixels:
+    def _message(self, number: int) -> _native.Message:
+        return self._read[number] if number < len(self._read) else self.topic[number]
+
+    def _picture(self, number: int, is_whole: bool = False) -> Pixels:
         for group in self._groups.values():
             if number in group:
                 return group[number]
-        message = self.topic[number]
+        message = self._message(number)
         if not is_video(message):
             return image(message.msg)
-        return self._decode(number, _gid(message))
+        return self._decode(number, _gid(message), is_whole)
 
     def _unit(self, number: int, publisher: str | None) -> tuple[bytes, str, bool] | None:
         """A picture, its format and whether a decoder can begin with it; None for an image between pictures, and for another publisher's."""
-        message = self.topic[number]
+        message = self._message(number)
         if not is_video(message) or _gid(message) != publisher:
             return None
-        msg = message.msg
-        data, form = bytes(msg.data), msg.format if hasattr(msg, "format") else msg.encoding
+        data, form = _picture(message)
         return data, form, _native.begins_video(data, form)
 
-    def _decode(self, number: int, publisher: str | None) -> Pixels:
+    def _decode(self, number: int, publisher: str | None, is_whole: bool) -> Pixels:
         np = numpy()
         begin, units, pictures_before = number, {number: self._unit(number, publisher)}, 0
         while not (unit := units[begin]) or not unit[2]:
             begin -= 1
             pictures_before += unit is not None
+            if begin < 0 and self._whole:
+                whole, since = self._whole
+                return whole._picture(bisect_left(whole.topic.times, since) + number, is_whole)
             if begin < 0 or pictures_before > _GROUP_MAX:
                 raise ValueError(f"no key frame of {self.topic.name} is before its picture {number}")
             units[begin] = self._unit(begin, publisher)
-        for after in range(number + 1, min(begin + _GROUP_MAX, len(self.topic))):
+        is_whole = is_whole or self._begins.get(publisher) == begin
+        self._begins[publisher] = begin
+        for after in range(number + 1, min(begin + _GROUP_MAX, len(self.topic))) if is_whole else ():
             unit = self._unit(after, publisher)
             if unit and unit[2]:
                 break
             units[after] = unit
         group = {place: unit for place, unit in sorted(units.items()) if unit}
-        pictures = _native.decode_video([data for data, _, _ in group.values()], group[begin][1])
+        wanted = list(group) if is_whole else [number]
+        pictures = _native.decode_video([data for data, _, _ in group.values()], group[begin][1], len(group) - len(wanted))
         decoded = (np.frombuffer(pixels, np.uint8).reshape(height, width, 3) for height, width, pixels in pictures)
         self._groups.pop(publisher, None)
-        found = self._groups[publisher] = dict(zip(group, decoded))
+        found = self._groups[publisher] = dict(zip(wanted, decoded))
         while len(self._groups) > 1 and sum(one.nbytes for kept in self._groups.values() for one in kept.values()) > _KEPT_BYTES_MAX:
             del self._groups[next(iter(self._groups))]
         if number not in found:

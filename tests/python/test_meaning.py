@@ -136,7 +136,8 @@ def test_depth_in_a_dataset_is_millimetres(depths, tmp_path):
         assert np.all(np.abs(found - millimetres) <= np.nan_to_num(step * 1000) + 1), name
 
 
-def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkeypatch):
+def small_video(store, make, tmp_path, monkeypatch):
+    """Makes the bags `bag` and `small` with 50 pictures, plain and as video; returns what compares a picture with the one of a number."""
     import imageio_ffmpeg
 
     (tmp_path / "ffmpeg").symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
@@ -152,15 +153,21 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     write(tmp_path / "bag", store, {"/camera": "sensor_msgs/msg/Image"}, messages)
     report = holdall.compress(tmp_path / "bag", tmp_path / "small", video="/camera=h264,quality=10")
     assert report["recoded"][0]["messages"] == 50
-    images = holdall.open(tmp_path / "small").images("/camera")
-    plain = holdall.open(tmp_path / "bag").images("/camera")
-    assert len(images) == 50 and list(images.times) == list(plain.times)
 
     def same(found, number):
         return found.shape == (48, 64, 3) and np.abs(found.astype(int) - pictures[number]).mean() < 3
 
+    return same
+
+
+def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkeypatch):
+    same = small_video(store, make, tmp_path, monkeypatch)
+    images = holdall.open(tmp_path / "small").images("/camera")
+    plain = holdall.open(tmp_path / "bag").images("/camera")
+    assert len(images) == 50 and list(images.times) == list(plain.times)
+
     assert all(same(found, number) for number, found in enumerate(images))
-    assert all(same(images[number], number) for number in (33, 2, 49, -50)) and same(images[-1], 49)
+    assert all(same(images[number], number) for number in (33, 34, 30, 2, 49, -50)) and same(images[-1], 49)
     part = images[10:40:7]
     assert len(part) == 5 and all(same(found, 10 + 7 * place) for place, found in enumerate(part)) and same(part[1:][0], 17)
     between = images.between(START + 400 * MS, START + 500 * MS)
@@ -200,6 +207,29 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     assert len(images) == len(wanted) > 60
     assert all(same(image, number) for image, number in zip(images, wanted))
     assert all(same(images[place], wanted[place]) for place in (31, 0, 30, 5))
+    for place in (30, 44):
+        time = images.times[place]
+        assert same(images.between(time, time + 1)[0], wanted[place])
+
+
+def test_a_picture_at_a_time_depends_on_a_key_frame_of_its_own_sender(store, make, tmp_path, monkeypatch):
+    same = small_video(store, make, tmp_path, monkeypatch)
+    with (tmp_path / "rare.mcap").open("wb") as out, next((tmp_path / "small").glob("*.mcap")).open("rb") as small:
+        rare = McapWriter(out)
+        rare.start()
+        found = list(make_reader(small).iter_messages("/camera"))
+        schema = rare.register_schema(found[0][0].name, found[0][0].encoding, found[0][0].data)
+        channels = [rare.register_channel("/camera", "cdr", schema, {"holdall.publisher": gid}) for gid in ("a1a1a1", "b2b2b2")]
+        # The key frame of the second sender is long before, those of the first are not.
+        sent = [(1, 0, 0), *((0, 3000 + 40 * number, number) for number in range(20)), (1, 3500, 1)]
+        for which, ms, number in sorted(sent, key=lambda one: one[1]):
+            rare.add_message(channels[which], START + ms * MS, found[number][2].data, START + ms * MS)
+        rare.finish()
+    images = holdall.open(tmp_path / "rare.mcap").images("/camera")
+    part = images.between(START + 3500 * MS, START + 3550 * MS)
+    assert len(part) == 2 and same(part[:1][0], 1) and same(part[0], 1) and same(part[1], 13)
+    assert same(part.between(START + 3510 * MS)[0], 13) and len(part.between(START + 3560 * MS)) == 0
+    assert same(images.between(START + 3040 * MS)[0], 1) and same(images.between(0, 0.001)[0], 0)
 
 
 @pytest.mark.parametrize("carrier", ["foxglove", "ffmpeg_image_transport", "compressed_image"])

@@ -91,6 +91,11 @@ fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&str]; 
     command
 }
 
+/// The filter of a decoder that gives the pictures from `first` on.
+fn from_picture(first: usize) -> String {
+    format!("select=gte(n\\,{first}),settb=1/25,setpts=N")
+}
+
 /// Time between two looks whether a filter is to be stopped.
 const STOP_LOOK: Duration = Duration::from_millis(50);
 
@@ -476,19 +481,20 @@ pub fn version(stop: &Stop) -> Result<String, FfmpegError> {
     }
 }
 
-/// Decodes pictures of a video, the first of which is a key frame, in a process of its own, with limits of its own, into exactly as many.
+/// Decodes pictures of a video, the first of which is a key frame, in a process of its own, with limits of its own, into exactly as many
+/// as are from picture `first` on (0 is the key frame).
 ///
 /// # Errors
 /// One clause: `ffmpeg` is not installed, what it reports, or another number of pictures.
 pub fn decode(
     codec: Codec,
     units: &[impl AsRef<[u8]>],
-    bytes_max: usize,
+    (first, bytes_max): (usize, usize),
     stop: &Stop,
 ) -> Result<Vec<Pixels>, String> {
-    let wanted = units.len();
+    let wanted = units.len().saturating_sub(first);
     let said = |error: FfmpegError| error.to_string();
-    let mut command = picture_decoder(codec.stream(), "settb=1/25,setpts=N", [&["-threads", "2"], &[]]);
+    let mut command = picture_decoder(codec.stream(), &from_picture(first), [&["-threads", "2"], &[]]);
     let mut filter = Filter::start_decoder(&mut command, bytes_max as u64, stop).map_err(said)?;
     filter.feed(framed(codec, units).into()).map_err(said)?;
     let output = filter.finish().map_err(said)?;
@@ -528,8 +534,7 @@ pub fn decode_from(
     // After what is damaged, pictures could be taken for others. Only a decoder finds a lost picture of H.265.
     let flags = ["-threads", "2", "-xerror", "-err_detect", "explode"];
     let count = if codec == Codec::H265 { 5 } else { 3 };
-    let filter = format!("select=gte(n\\,{first}),settb=1/25,setpts=N");
-    let mut command = picture_decoder(codec.stream(), &filter, [&flags[..count], &[]]);
+    let mut command = picture_decoder(codec.stream(), &from_picture(first), [&flags[..count], &[]]);
     let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::piped()).map_err(said)?;
     ffmpeg.limit();
     let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
@@ -585,14 +590,17 @@ pub fn begins_video(data: &[u8], format: &str) -> Result<bool, String> {
     Ok(unit.is_key && unit.parameters.is_some())
 }
 
-/// Decodes pictures of a video, the first of which is a key frame: as many images as there are pictures before the first gap.
+/// Decodes pictures of a video, the first of which is a key frame: an image of each picture from `first` on that is before the first gap.
 ///
 /// # Errors
 /// One clause: no `ffmpeg`, a format that is not decoded, a damaged stream.
-pub fn decode_video(units: &[Vec<u8>], format: &str) -> Result<Vec<DecodedImage>, String> {
+pub fn decode_video(units: &[Vec<u8>], format: &str, first: usize) -> Result<Vec<DecodedImage>, String> {
     let codec = codec(format)?;
     let whole = &units[..before_missing(codec, units)];
-    let pictures = decode(codec, whole, GROUP_BYTES_MAX, &Stop::default())?;
+    if first >= whole.len() {
+        return Ok(Vec::new());
+    }
+    let pictures = decode(codec, whole, (first, GROUP_BYTES_MAX), &Stop::default())?;
     let images = pictures.into_iter().map(|picture| DecodedImage {
         width: picture.width,
         height: picture.height,

@@ -494,14 +494,15 @@ pub(crate) fn begins_video(data: Vec<u8>, format: &str) -> PyResult<bool> {
     holdall::export::begins_video(&data, format).map_err(PyValueError::new_err)
 }
 
-/// Decodes pictures of a video, the first of which is a key frame: height, width and pixels of each, as `rgb8`.
+/// Decodes pictures of a video, the first of which is a key frame: height, width and pixels of each from `first` on, as `rgb8`.
 #[pyfunction]
 pub(crate) fn decode_video<'py>(
     py: Python<'py>,
     units: Vec<Vec<u8>>,
     format: &str,
+    first: usize,
 ) -> PyResult<Vec<(u32, u32, Bound<'py, PyBytes>)>> {
-    let found = detached(py, || holdall::export::decode_video(&units, format))?;
+    let found = detached(py, || holdall::export::decode_video(&units, format, first))?;
     let images = found.map_err(PyValueError::new_err)?.into_iter();
     Ok(images
         .map(|image| (image.height, image.width, PyBytes::new(py, &image.data)))

@@ -258,7 +258,7 @@ impl Decoder {
                 }
                 Some(picture_bytes) => {
                     let bytes_max = made.len() * (picture_bytes + PICTURE_MORE_BYTES);
-                    let pictures = decode(codec, &made[next..whole], bytes_max, &Stop::default());
+                    let pictures = decode(codec, &made[next..whole], (0, bytes_max), &Stop::default());
                     pictures.map(|pictures| _ = pictures.iter().all(&mut give))
                 }
                 None => decode_each(codec, &made[next..whole], &mut give),

@@ -562,7 +562,7 @@ impl Encoder {
         let bytes_max = wanted * (picture_bytes(width, height) + PICTURE_MORE_BYTES);
         let pictures = match self.is_own() {
             true => vec![own_picture(made)?],
-            false => decode(self.options.codec, made, bytes_max, &self.stop)?,
+            false => decode(self.options.codec, made, (0, bytes_max), &self.stop)?,
         };
         let is_grey = is_grey(&form.encoding);
         let plain = |picture: &Pixels| match is_grey {
