@@ -11,6 +11,7 @@ import time
 
 import pytest
 from conftest import DEADLINE_S, Node, messages_of
+from test_small import plain, read, scene, write
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -288,6 +289,53 @@ def test_a_served_bag_is_played_and_sought_by_the_viewers_timeline(world, viewer
     assert seen.steer(False, 1.0, None, "pause")[0] in (1, 3)
     code, said = server.stop()
     assert code in (0, 3), said
+
+
+def small_bag(world, tmp_path):
+    """A bag with video, and what a viewer is to get: log times and payloads, which RTPS pads to four bytes."""
+    video = {"/camera": ("sensor_msgs/msg/Image", [(n, plain(n, "rgb8", scene(n, 160, 120))) for n in range(60)])}
+    bag = world.folder / "small"
+    done = world.run("compress", write(tmp_path / "camera.mcap", video), "-o", bag, "--video", "/camera=h264")
+    assert done.returncode == 0, done.stderr
+    return bag, [(time, data) for _, time, _, data, _ in read(bag)["/camera"]]
+
+
+def assert_is_video(channel):
+    assert (channel["encoding"], channel["schemaName"], channel["schemaEncoding"]) == ("cdr", "foxglove_msgs/msg/CompressedVideo", "ros2msg")
+    assert all(field in channel["schema"] for field in ("timestamp", "string frame_id", "uint8[] data", "string format"))
+
+
+def test_viewers_of_a_played_bag_get_its_video_unchanged(world, viewer, ffmpeg, tmp_path):
+    bag, stored = small_bag(world, tmp_path)
+    server = world.holdall("serve", bag, "--foxglove", "127.0.0.1:0")
+    seen = viewer(link(server))
+    seen.take("/camera")
+    assert_is_video(seen.channels["/camera"])
+    assert seen.steer(True, 4.0, stored[0][0], "all")[0] in (0, 2)
+    seen.until(lambda: len(seen.messages.get("/camera", [])) >= len(stored), "all pictures")
+    assert seen.messages["/camera"] == stored
+    assert server.stop()[0] in (0, 3)
+
+
+def test_viewers_beside_a_recording_get_video_unchanged(world, viewer, ffmpeg, tmp_path):
+    bag, stored = small_bag(world, tmp_path)
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--foxglove", "127.0.0.1:0")
+    seen = viewer(link(recorder))
+    player = world.holdall("play", bag, "-p", "--wait-for-subscribers", "/camera=1", "--control-socket", world.folder / "play.sock", "--disable-keyboard-controls")
+    seen.take("/camera")
+    assert_is_video(seen.channels["/camera"])
+    # Requests are answered one after the other: after this refusal the viewer has its subscription.
+    seen.tell(op="subscribe", subscriptions=[{"id": 1, "channelId": 99999}])
+    seen.until(lambda: seen.statuses, "a refusal")
+    assert world.run("control", world.folder / "play.sock", "resume").returncode == 0
+    code, said = player.wait()
+    assert code == 0, said
+    sent = [data + bytes(-len(data) % 4) for _, data in stored]
+    seen.until(lambda: len(seen.payloads("/camera")) >= len(sent), "all pictures")
+    assert [data + bytes(-len(data) % 4) for data in seen.payloads("/camera")] == sent
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert [data + bytes(-len(data) % 4) for data in messages_of(world.folder / "bag")["/camera"]] == sent
 
 
 def test_clients_that_are_no_viewers_are_refused_in_a_sentence(world, viewer):

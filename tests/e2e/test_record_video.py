@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import sys
 import time
 
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
+from served import until
 from test_latched import files_of
+from test_ring import recorded
 from test_small import decoded, recoded
 
 IMAGE, VIDEO, PACKET = "sensor_msgs/msg/Image", "foxglove_msgs/msg/CompressedVideo", "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
@@ -227,6 +230,38 @@ def test_after_a_kill_what_the_encoder_had_is_there_as_images(world, ffmpeg):
     assert {kind for file in back for kind, _, _ in file["/camera"]} == {IMAGE}
 
 
+@pytest.mark.parametrize("codec", ["h264,preset=ultrafast", "lossless,preset=ultrafast"])
+def test_a_kill_while_images_come_costs_none_of_those_that_were_received(world, ffmpeg, codec):
+    log = world.folder / "sent"
+    recorder = record(world, "--video", f"/camera={codec}", "--control-socket", world.folder / "s")
+    talker = world.talker(camera("/camera", log=str(log)))
+    until(lambda: recorded(world) >= 100, "images")
+    received = recorded(world)
+    recorder.process.send_signal(signal.SIGKILL)
+    recorder.process.wait()
+    talker.interrupt()
+    talker.done()
+    sent = [number for number, _ in struct.iter_unpack("<Qd", log.read_bytes())]
+    repaired = world.repair(world.folder / "bag")
+    assert repaired.returncode in (0, 3), repaired.stdout + repaired.stderr
+    files = read(world.folder / "bag")
+    found = sorted(numbers(files, "/camera"))
+    # What was received is all that was sent before some moment.
+    assert received <= len(found) <= len(sent) and found == sent[: len(found)], (received, found[-1], len(sent), repaired.stderr)
+    kinds = {kind: sum(one[0] == kind for file in files for one in file.get("/camera", [])) for kind in (IMAGE, VIDEO)}
+    assert all(kinds.values()), kinds
+    about = audit(world)
+    assert about["topics"]["/camera"]["recorded"] == len(found)
+    assert [(one["messages"], one["kept"]) for one in about["recoded"]] == [(kinds[VIDEO], kinds[IMAGE])], about["recoded"]
+    restored = world.run("decompress", world.folder / "bag", "-o", world.folder / "images")
+    assert restored.returncode == 0, restored.stderr
+    back = [one for file in read(world.folder / "images") for one in file["/camera"]]
+    assert sorted(number for _, number, _ in back) == found
+    if codec.startswith("lossless"):
+        # The publisher writes the number into the first pixels.
+        assert all(bytes(message.data[:8]) == number.to_bytes(8, "little") for _, number, message in back)
+
+
 def test_one_encoder_runs_on_from_second_to_second(world):
     stand_in(world, f'echo "$*" >> "$0.starts"; exec {FFMPEG} "$@"')
     recorder = record(world, "--video", "/camera=h264,preset=ultrafast")
@@ -243,6 +278,19 @@ def test_one_encoder_runs_on_from_second_to_second(world):
     encoders, decoders = ([one for one in starts if ("rawvideo" in one) == is_raw] for is_raw in (True, False))
     # One for each of eight seconds before; more than one where the computer is busy and images come unevenly.
     assert 1 <= len(encoders) <= 5 and len(decoders) <= len(encoders), starts
+
+
+def test_images_of_a_slow_camera_are_recorded_as_video(world, ffmpeg):
+    recorder = record(world, "--video", "/camera/one=h264,preset=ultrafast", "--video", "/camera/two=lossless,preset=ultrafast")
+    count, topics = 50, ["/camera/one", "/camera/two"]
+    world.talker(*(camera(topic, count, rate_hz=8) for topic in topics)).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    (file,) = read(world.folder / "bag")
+    for topic in topics:
+        assert [(kind, number) for kind, number, _ in file[topic]] == [(VIDEO, number) for number in range(count)]
+        about = recoded(world, world.folder / "bag")[topic]
+        assert (about["messages"], about["kept"]) == (count, 0), about
 
 
 def test_what_is_encoded_starts_and_stops_episodes_and_events(world, ffmpeg):

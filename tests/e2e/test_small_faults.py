@@ -1,4 +1,4 @@
-"""Encoders and decoders that do wrong, an old ffmpeg, and images that change: judged by real ffmpeg, by `mcap` and by the pixels themselves."""
+"""Encoders and decoders that do wrong, an old ffmpeg, images that change, are empty, or come in another order: judged by real ffmpeg, by `mcap` and by the pixels themselves."""
 
 import re
 import shutil
@@ -9,7 +9,9 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 from mcap.writer import Writer
-from test_small import SCHEMAS, START, STEP, decoded, plain, psnr, read, recoded, scene, write
+from rosbags.rosbag2 import Reader
+from test_small import SCHEMAS, START, STEP, decoded, depth, head, plain, psnr, read, recoded, scene, write
+from test_video import cdr
 
 FFMPEG = imageio_ffmpeg.get_ffmpeg_exe()
 IMAGE = "sensor_msgs/msg/Image"
@@ -193,3 +195,143 @@ def test_an_encoder_of_the_hardware_that_fails_later_is_replaced(tmp_path, world
     about = recoded(world, world.folder / "small")["/camera"]
     assert about["messages"] > 40 and about["messages"] + about["kept"] == 80, about
     assert about["encoder"].split(";")[0].endswith(" libx264") and "h264_v4l2m2m does not work here" in about["encoder"], about
+
+
+WAYS = {"h264": ("rgb8", "h264"), "lossless": ("rgb8", "lossless"), "depth": ("16UC1", "lossless")}
+
+
+def pictures_in(bag):
+    """By the number in its stamp: the pixels of an image."""
+    for *_, message in read(bag)["/camera"]:
+        kind, channels = ("<u2", ()) if message.encoding == "16UC1" else (np.uint8, (3,))
+        yield message.header.stamp.sec - 100, np.frombuffer(message.data, kind).reshape(message.height, message.width, *channels)
+
+
+def assert_restored(world, small, pictures, is_lossy):
+    """Each number has its own picture, and none is missing; the one before or after it has a PSNR of 21 dB."""
+    restored = world.run("decompress", small, "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    found = list(pictures_in(world.folder / "large"))
+    assert sorted(number for number, _ in found) == sorted(pictures)
+    for number, image in found:
+        assert psnr(image, pictures[number]) > 25 if is_lossy and image.size else np.array_equal(image, pictures[number]), number
+    shutil.rmtree(world.folder / "large")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_images_whose_stamps_and_times_go_back_or_stay_keep_their_pictures(tmp_path, world, ffmpeg, how):
+    encoding, codec = WAYS[how]
+    random = np.random.default_rng(4)
+    # In the file they come as they are numbered; their clock jumps back, and stands still for two at a time.
+    numbers, seconds = range(70), [n // 2 if n < 40 else n // 2 - 10 for n in range(70)]
+    stamps = random.permutation(70)
+    pictures = {int(stamp): depth(n) if how == "depth" else scene(n, 160, 120) for n, stamp in zip(numbers, stamps, strict=True)}
+    bag, small = tmp_path / "camera.mcap", world.folder / "small"
+    with open(bag, "wb") as stream:
+        writer = Writer(stream)
+        writer.start("ros2", "test")
+        schema = writer.register_schema(IMAGE, "ros2msg", SCHEMAS[IMAGE].encode())
+        channel = writer.register_channel("/camera", "cdr", schema)
+        for stamp, second in zip(map(int, stamps), seconds, strict=True):
+            time = START + second * STEP
+            writer.add_message(channel, time, plain(stamp, encoding, pictures[stamp]), time)
+        writer.finish()
+    done = world.run("compress", bag, "-o", small, "--video", f"/camera={codec}")
+    assert done.returncode == 0, done.stderr
+    about = recoded(world, small)["/camera"]
+    assert (about["messages"], about["kept"]) == (70, 0), about
+    assert_restored(world, small, pictures, how == "h264")
+    apart = world.run("diff", bag, small, "--decoded", *(["--tolerance", "psnr=25"] if how == "h264" else []))
+    assert apart.returncode == 0, apart.stdout
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_empty_images_between_others_come_back(tmp_path, world, ffmpeg, how):
+    encoding, codec = WAYS[how]
+    empty = {0: (0, 0), 7: (0, 160), 8: (120, 0), 39: (0, 0)}
+    sizes = {n: np.zeros((*empty[n], 3) if encoding == "rgb8" else empty[n], np.uint16 if how == "depth" else np.uint8) for n in empty}
+    pictures = {n: sizes.get(n, depth(n) if how == "depth" else scene(n, 160, 120)) for n in range(40)}
+    payloads = [cdr(*head(n), ("I", one.shape[0]), ("I", one.shape[1]), ("s", encoding), ("B", 0), ("I", one.nbytes // max(len(one), 1)), ("b", one.tobytes())) for n, one in pictures.items()]
+    bag, small = write(tmp_path / "camera.mcap", {"/camera": (IMAGE, list(enumerate(payloads)))}), world.folder / "small"
+    done = world.run("compress", bag, "-o", small, "--video", f"/camera={codec}")
+    assert done.returncode == 0, done.stderr
+    about = recoded(world, small)["/camera"]
+    kept = [payloads[n] for n in empty]
+    # Where each image is encoded alone, one without pixels can be, too.
+    if how == "depth" and not about["kept"]:
+        kept = []
+    assert (about["messages"], about["kept"], sum(about.get("reasons", {}).values())) == (40 - len(kept), len(kept), len(kept)), about
+    assert not kept or re.search(r"/camera: 4 messages kept as before \(.*does not fit its 0 bytes of data", done.stderr), done.stderr
+    assert [one[3] for one in read(small)["/camera"] if one[0] == IMAGE] == kept
+    assert_restored(world, small, pictures, how == "h264")
+    # What stayed is equal, though it shows nothing.
+    apart = world.run("diff", bag, small, "--decoded", *(["--tolerance", "psnr=25"] if how == "h264" else []))
+    assert apart.returncode == 0, apart.stdout
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+@pytest.mark.parametrize("gids", [("a1a1a1", "b2b2b2"), ("", "")])
+def test_images_of_two_publishers_by_turns_are_one_video_or_stay(tmp_path, world, ffmpeg, gids, storage):
+    pictures = {n: scene(n if n % 2 else 300 - n, 160, 120) for n in range(80)}
+    payloads = {n: plain(n, "rgb8", picture) for n, picture in pictures.items()}
+    bag, small = tmp_path / "camera.mcap", world.folder / "small"
+    with open(bag, "wb") as stream:
+        writer = Writer(stream)
+        writer.start("ros2", "test")
+        schema = writer.register_schema(IMAGE, "ros2msg", SCHEMAS[IMAGE].encode())
+        channels = [writer.register_channel("/camera", "cdr", schema, {"holdall.publisher": gid} if gid else {}) for gid in gids]
+        for n, payload in payloads.items():
+            writer.add_message(channels[n % 2], START + n * STEP, payload, START + n * STEP)
+        writer.finish()
+    done = world.run("compress", bag, "-o", small, "--video", "/camera=h264,quality=18")
+    assert done.returncode == 0, done.stderr
+    about = recoded(world, small)["/camera"]
+    # The bag distinguishes them or does not.
+    kept = list(range(1, 80, 2)) if gids[0] else []
+    assert (about["messages"], about["kept"]) == (80 - len(kept), len(kept)), about
+    assert not kept or list(about["reasons"]) == ["it is from another publisher than the images before it"], about
+    if storage == "sqlite3":
+        converted = world.run("convert", small, "-o", world.folder / "rows", "-s", "sqlite3")
+        assert converted.returncode == 0, converted.stderr
+        small = world.folder / "rows"
+        with Reader(small) as reader:
+            found = [(connection.msgtype, time, data) for connection, time, data in reader.messages()]
+    else:
+        found = [(one[0], one[1], one[3]) for one in read(small)["/camera"]]
+    assert [(time - START) // STEP for kind, time, _ in found if kind == IMAGE] == kept
+    assert all(data == payloads[(time - START) // STEP] for kind, time, data in found if kind == IMAGE)
+    if storage == "mcap":
+        video = b"".join(one[4].data for one in read(small)["/camera"] if one[0] != IMAGE)
+        seen, _ = decoded(video, "h264", 160, 120)
+        assert min(psnr(picture, pictures[n]) for picture, n in zip(seen, sorted(set(pictures) - set(kept)), strict=True)) > 25
+        assert_restored(world, small, pictures, is_lossy=True)
+    apart = world.run("diff", bag, small, "--decoded", "--tolerance", "psnr=25")
+    assert apart.returncode == 0, apart.stdout
+
+
+@pytest.mark.parametrize("hz", [0.4, 5, 12])
+def test_slow_cameras_become_video_and_come_back(tmp_path, world, ffmpeg, hz):
+    # The time of a picture is longer than that of any film.
+    step, codecs = int(1e9 / hz), ["h264", "h265", "av1", "vp9", "lossless"]
+    pictures = {n: scene(n, 160, 120) for n in range(45)}
+    bag, small = tmp_path / "camera.mcap", world.folder / "small"
+    with open(bag, "wb") as stream:
+        writer = Writer(stream)
+        writer.start("ros2", "test")
+        schema = writer.register_schema(IMAGE, "ros2msg", SCHEMAS[IMAGE].encode())
+        channels = [writer.register_channel(f"/{codec}", "cdr", schema) for codec in codecs]
+        for n, picture in pictures.items():
+            for channel in channels:
+                writer.add_message(channel, START + n * step, plain(n, "rgb8", picture), START + n * step)
+        writer.finish()
+    done = world.run("compress", bag, "-o", small, *(word for codec in codecs for word in ("--video", f"/{codec}={codec}")))
+    assert done.returncode == 0, done.stderr
+    for topic, about in recoded(world, small).items():
+        assert (about["messages"], about["kept"]) == (45, 0), (topic, about)
+    restored = world.run("decompress", small, "-o", world.folder / "large")
+    assert restored.returncode == 0, restored.stderr
+    for topic, messages in read(world.folder / "large").items():
+        assert len(messages) == 45 and {one[0] for one in messages} == {IMAGE}
+        for (*_, message), picture in zip(messages, pictures.values(), strict=True):
+            image = np.frombuffer(message.data, np.uint8).reshape(120, 160, 3)
+            assert np.array_equal(image, picture) if topic == "/lossless" else psnr(image, picture) > 24, topic

@@ -85,15 +85,16 @@ fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&str]; 
     command
         .args(["-hide_banner", "-loglevel", "error", "-max_pixels", PIXELS_MAX])
         .args(of_input)
-        .args(["-f", stream, "-i", "-", "-vf", filter, "-r", "25"])
+        .args(["-f", stream, "-i", "-", "-vf", filter, "-r", "1/1000"])
         .args(of_output)
         .args(["-c:v", "ppm", "-pix_fmt", "rgb24", "-f", "image2pipe", "-"]);
     command
 }
 
-/// The filter of a decoder that gives the pictures from `first` on.
+/// The filter of a decoder that gives the pictures from `first` on, 1000 s apart: `ffmpeg` shows the last one of a video again until its time in the
+/// video is over.
 fn from_picture(first: usize) -> String {
-    format!("select=gte(n\\,{first}),settb=1/25,setpts=N")
+    format!("select=gte(n\\,{first}),settb=1000,setpts=N")
 }
 
 /// Time between two looks whether a filter is to be stopped.

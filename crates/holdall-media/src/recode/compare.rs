@@ -1,6 +1,9 @@
 //! Compares what two bags show: their images and clouds, decoded where they are video or compressed.
 
-use super::{image::rgb, playing::Plain};
+use super::{
+    image::{is_opaque, rgb},
+    playing::Plain,
+};
 use crate::{
     carried::{COMPRESSED_IMAGE, IMAGE},
     cloud::{CLOUD, Cloud, Kind},
@@ -228,12 +231,23 @@ fn of_topic(topic: String, sides: [Side; 2], tolerance: &Tolerance) -> Result<De
 fn apart(one: &Shown, other: &Shown) -> Result<Apart, String> {
     let [one, other] = [one, other].map(|(_, shown)| shown.as_ref().map_err(Clone::clone));
     let (one, other) = (one?, other?);
-    if [one, other]
-        .iter()
-        .all(|message| message.topic.type_name == CLOUD)
-    {
-        return of_clouds(&one.payload, &other.payload);
-    }
+    let is_equal = (&one.topic.type_name, &one.payload) == (&other.topic.type_name, &other.payload);
+    let is_cloud = |message: &BagMessage| message.topic.type_name == CLOUD;
+    let found = match is_cloud(one) && is_cloud(other) {
+        true => of_clouds(&one.payload, &other.payload),
+        false => of_images(one, other),
+    };
+    // Equal bytes show the same, also those that are of no image.
+    found.or_else(|reason| match is_equal {
+        true => Ok(Apart {
+            error: 0.0,
+            likeness: None,
+        }),
+        false => Err(reason),
+    })
+}
+
+fn of_images(one: &BagMessage, other: &BagMessage) -> Result<Apart, String> {
     let shown = |message: &BagMessage| pixels(&message.topic.type_name, &message.payload);
     let (mut one, mut other) = (shown(one)?, shown(other)?);
     let size = |pixels: &Pixels| (pixels.width, pixels.height);
@@ -244,7 +258,9 @@ fn apart(one: &Shown, other: &Shown) -> Result<Apart, String> {
         };
         return Err(format!("{} became {}", said(&one), said(&other)));
     }
-    if one.channels != other.channels && !one.is_deep {
+    // Where nothing is transparent, alpha would only make the pixels more alike.
+    let is_colour = |pixels: &Pixels| pixels.channels == 4 && is_opaque(pixels);
+    if !one.is_deep && (one.channels != other.channels || (is_colour(&one) && is_colour(&other))) {
         (one, other) = (rgb(&one), rgb(&other));
     }
     if one.bytes.len() != other.bytes.len() {

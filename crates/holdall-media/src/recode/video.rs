@@ -36,6 +36,8 @@ const FAILURES_MAX: u32 = 3;
 pub(super) const PICTURE_MORE_BYTES: usize = 1 << 16;
 /// Pictures a second where nothing is known.
 const RATE: usize = 30;
+/// The encoder of AV1 takes no more.
+const RATE_MAX: usize = 240;
 /// While recording, a picture of one segment in ten is compared with its image, and of the first one of each process.
 const COMPARED_EACH: u64 = 10;
 
@@ -93,7 +95,7 @@ impl Segment {
         }
         let rate = (self.pictures as i64 - 1) * 1_000_000_000 / span;
         let rate = usize::try_from(rate).unwrap_or(RATE);
-        Some(rate.clamp(1, SEGMENT_PICTURES_MAX))
+        Some(rate.clamp(1, RATE_MAX))
     }
 }
 

@@ -122,7 +122,7 @@ pub fn encode(cloud: &Cloud<'_>, resolution: f32) -> Result<Vec<u8>, String> {
     let mut stored = Vec::new();
     for field in &cloud.fields {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if field.count != 1 || field.name.is_empty() || !field.name.chars().all(is_plain) {
+        if field.count > 1 || field.name.is_empty() || !field.name.chars().all(is_plain) {
             return Err(format!(
                 "its field {:?} is not one value with a plain name",
                 field.name
