@@ -21,7 +21,7 @@ use holdall_io::{
     survivor::{buffers, ordinary},
 };
 use holdall_model::{
-    cache::{Backlog, CacheRoom},
+    cache::{Backlog, CacheRoom, Release},
     units::format_bytes,
 };
 use holdall_transport::Transport;
@@ -293,10 +293,14 @@ impl Recording {
             if now >= next_check {
                 next_check = now + BACKLOG_INTERVAL;
                 self.set_cache_size(now);
-                if backlog.note(self.view.parts.cache.held_bytes(), now) {
-                    self.view.parts.cache.free_idle();
-                    buffers::free_idle_buffers();
-                    ordinary::free_idle_buffers();
+                match backlog.note(self.view.parts.cache.held_bytes(), now) {
+                    Release::Nothing => {}
+                    Release::Unused => buffers::free_unused_buffers(),
+                    Release::Idle => {
+                        self.view.parts.cache.free_idle();
+                        buffers::free_idle_buffers();
+                        ordinary::free_idle_buffers();
+                    }
                 }
             }
             if self.view.parts.drain.has_failed() {

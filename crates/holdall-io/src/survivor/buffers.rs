@@ -30,6 +30,8 @@ struct Area {
     in_use: usize,
     /// Free, with memory.
     ready: Vec<u32>,
+    /// The fewest of these since [`free_unused_buffers`].
+    ready_least: usize,
     /// Free, without memory.
     empty: Vec<u32>,
     /// Buffers from this one on were never in use.
@@ -95,8 +97,10 @@ fn allocate_of(is_meant: impl Fn(&Arc<Mapping>) -> bool) -> Option<NonNull<u8>> 
     let mapping = Arc::clone(&area.mapping);
     if let Some(number) = area.ready.pop() {
         area.in_use += 1;
+        area.ready_least = area.ready_least.min(area.ready.len());
         return Some(mapping.buffer(number));
     }
+    area.ready_least = 0;
     let number = area.take_empty();
     drop(areas);
     let Some(number) = number else {
@@ -160,7 +164,21 @@ pub fn release(start: NonNull<u8>) -> bool {
 
 /// Gives the memory of free buffers back, one after the other: to be called when a backlog is over. No thread waits for it.
 pub fn free_idle_buffers() {
-    for _ in 0..READY_MAX {
+    free_ready(READY_MAX);
+}
+
+/// As [`free_idle_buffers`], of the buffers that were free ever since the last call: a backlog that becomes smaller releases more than is received.
+pub fn free_unused_buffers() {
+    let unused = |area: &mut Area| {
+        let now = area.ready.len();
+        std::mem::replace(&mut area.ready_least, now).min(now)
+    };
+    let count = lock(&AREAS).iter_mut().map(unused).sum();
+    free_ready(count);
+}
+
+fn free_ready(count_max: usize) {
+    for _ in 0..count_max {
         let mut areas = lock(&AREAS);
         let Some((mapping, number)) = areas.iter_mut().find_map(|area| {
             let number = area.ready.pop()?;
@@ -217,6 +235,7 @@ impl Region {
             serves: true,
             in_use: 0,
             ready: Vec::with_capacity(READY_MAX),
+            ready_least: 0,
             // It never grows under the lock.
             empty: Vec::with_capacity(mapping.buffers),
             fresh: 0,

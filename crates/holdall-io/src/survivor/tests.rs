@@ -181,6 +181,30 @@ fn bytes_in_buffers_are_read_back_and_outlive_the_region() {
 }
 
 #[test]
+fn buffers_that_were_free_all_the_time_give_their_memory_back() {
+    let _turn = lock(&TURN);
+    let dir = tempfile::tempdir().unwrap();
+    let region = Region::create(dir.path(), SHAPE).unwrap();
+    let _serving = region.serve_buffers();
+    let occupied = || region.path().metadata().unwrap().blocks() * 512;
+    let [first, second] = [(); 2].map(|()| buffers::allocate().unwrap());
+    let full = occupied();
+    assert!(buffers::release(first) && buffers::release(second));
+    buffers::free_unused_buffers();
+    assert_eq!(occupied(), full, "both were in use since the last call");
+    let used = buffers::allocate().unwrap();
+    assert!(buffers::release(used));
+    buffers::free_unused_buffers();
+    let bytes = |count: u64| count * buffers::BUFFER_BYTES as u64;
+    assert!(
+        (full - bytes(2) + 1..=full - bytes(1)).contains(&occupied()),
+        "one was not"
+    );
+    buffers::free_unused_buffers();
+    assert!(occupied() <= full - bytes(2));
+}
+
+#[test]
 fn the_oldest_of_several_regions_serves() {
     let _turn = lock(&TURN);
     let dir = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ mod backlog;
 mod room;
 
 pub use admission::Admission;
-pub use backlog::Backlog;
+pub use backlog::{Backlog, Release};
 pub use room::CacheRoom;
 
 use std::time::Duration;
