@@ -449,6 +449,26 @@ fn many_messages_with_one_stamp_at_the_end_of_time_are_all_kept() {
 
 /// Large messages have their own tables before, between and after the others, even out of order.
 #[test]
+fn a_taken_stamp_is_found_in_a_table_that_is_on_its_way_to_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writing = begin(dir.path(), &["/t"], None);
+    // Several tables, and messages that wait for the next one.
+    let payload = vec![7; 100 << 10];
+    let again = [0, 200, 398];
+    for stamp in (0..400).step_by(2).chain(again) {
+        writing.write(0, stamp, &payload);
+    }
+    let mut found: Vec<i64> = read(&writing.finish())
+        .iter()
+        .map(|(_, stamp, _)| *stamp)
+        .collect();
+    found.sort_unstable();
+    let mut expected: Vec<i64> = (0..400).step_by(2).chain(again.map(|stamp| stamp + 1)).collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn large_messages_are_kept_beside_small_ones() {
     let dir = tempfile::tempdir().unwrap();
     let mut writing = begin(dir.path(), &["/a", "/b"], None);

@@ -1,5 +1,7 @@
 //! Messages that wait to be sorted into a table.
 
+use holdall_model::message::PayloadRef;
+
 /// Memory of a message in addition to its bytes.
 const ENTRY_BYTES: usize = size_of::<Entry>();
 
@@ -31,8 +33,8 @@ impl Gathered {
         self.place(stamp).is_ok()
     }
 
-    /// Adds a message, in the place of one with the same stamp.
-    pub fn insert(&mut self, stamp: i64, sequence: u64, payload: &[u8]) {
+    /// Adds a message, in the place of one with the same stamp; returns its payload.
+    pub fn insert(&mut self, stamp: i64, sequence: u64, payload: PayloadRef<'_>) -> &[u8] {
         let place = self.place(stamp);
         let entry = Entry {
             stamp,
@@ -40,11 +42,13 @@ impl Gathered {
             start: self.payloads.len(),
             bytes: payload.len(),
         };
-        self.payloads.extend_from_slice(payload);
+        let start = entry.start;
+        payload.for_each_slice(|slice| self.payloads.extend_from_slice(slice));
         match place {
             Ok(place) => self.entries[place] = entry,
             Err(place) => self.entries.insert(place, entry),
         }
+        &self.payloads[start..]
     }
 
     /// The place of a stamp (`Ok`), or the place to insert it (`Err`).
@@ -85,7 +89,7 @@ mod tests {
             for (sequence, stamp) in stamps.into_iter().enumerate() {
                 let payload = vec![sequence as u8; sequence % 5];
                 prop_assert_eq!(gathered.contains(stamp), model.contains_key(&stamp));
-                gathered.insert(stamp, sequence as u64, &payload);
+                gathered.insert(stamp, sequence as u64, PayloadRef::Bytes(&payload));
                 model.insert(stamp, (sequence as u64, payload));
             }
             let range = model.first_key_value().zip(model.last_key_value());

@@ -5,9 +5,9 @@
 
 pub mod format;
 mod gathered;
-mod large;
 mod merge;
 pub mod options;
+mod queued;
 pub mod reader;
 mod recover;
 mod stamps;

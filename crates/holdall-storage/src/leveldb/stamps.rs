@@ -22,14 +22,14 @@ impl TakenRuns {
     pub fn free<E>(
         &mut self,
         wanted: i64,
-        is_taken: impl Fn(i64) -> Result<bool, E>,
+        mut is_taken: impl FnMut(i64) -> Result<bool, E>,
     ) -> Result<Option<i64>, E> {
         if !self.contains(wanted) && !is_taken(wanted)? {
             return Ok(Some(wanted));
         }
-        let found = match self.walk(wanted, &is_taken, true)? {
+        let found = match self.walk(wanted, &mut is_taken, true)? {
             Some(stamp) => Some(stamp),
-            None => self.walk(wanted, &is_taken, false)?,
+            None => self.walk(wanted, &mut is_taken, false)?,
         };
         if let Some(stamp) = found {
             self.insert(wanted.min(stamp), wanted.max(stamp));
@@ -41,7 +41,7 @@ impl TakenRuns {
     fn walk<E>(
         &self,
         wanted: i64,
-        is_taken: &impl Fn(i64) -> Result<bool, E>,
+        is_taken: &mut impl FnMut(i64) -> Result<bool, E>,
         up: bool,
     ) -> Result<Option<i64>, E> {
         let mut stamp = wanted;

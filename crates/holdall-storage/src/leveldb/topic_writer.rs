@@ -6,20 +6,22 @@ use super::format::{
     log::LogWriter,
     manifest::{TableInfo, first_edit, tables_edit},
     numbered,
-    table::{LoneTable, TableBuilder},
+    table::LoneTable,
 };
 use super::{
     gathered::Gathered,
-    large::{Large, append_lone},
     options::LeveldbOptions,
+    queued::{append_lone, write_table},
     recover::Table,
     stamps::TakenRuns,
 };
 use crate::error::StorageResult;
-use holdall_io::{fs, queue::DiskQueue, stream::BlockStream};
+use holdall_io::{disk::FileId, fs, queue::DiskQueue, stream::BlockStream};
 use holdall_model::{message::PayloadRef, qos::profiles_to_text, topic::TopicInfo};
 use std::path::{Path, PathBuf};
 
+/// Bytes of a log's record before the payload, at most.
+const HEAD_BYTES_MAX: usize = 32;
 /// The log's bytes are handed to the system in pieces of this length.
 const LOG_PIECE_BYTES: usize = 256 << 10;
 /// Tables that may wait for their sync before those that are complete are named.
@@ -36,8 +38,10 @@ struct WrittenTable {
     info: TableInfo,
     first: i64,
     last: i64,
-    /// The file that the queue writes it to: the table is complete and durable only once that is closed.
-    large: Option<Large>,
+    /// The file that the queue writes it to, if it does: the table is complete and durable only once that is closed.
+    file: Option<FileId>,
+    /// The number of a large message, which no log has.
+    message: Option<u64>,
 }
 
 /// The databases of one topic that are being written.
@@ -143,23 +147,16 @@ impl TopicWriter {
     }
 
     /// Adds a message. One of the same stamp would take the place of another: it is moved to the next free nanosecond. The stamp that
-    /// it got. `record` is memory for the log's record.
-    pub fn write(
-        &mut self,
-        wanted: i64,
-        payload: PayloadRef<'_>,
-        record: &mut Vec<u8>,
-    ) -> StorageResult<i64> {
-        let stamp = self.free_stamp(wanted)?;
+    /// it got.
+    pub fn write(&mut self, q: &mut DiskQueue, wanted: i64, payload: PayloadRef<'_>) -> StorageResult<i64> {
+        let stamp = self.free_stamp(q, wanted)?;
         self.last_sequence += 1;
-        record.clear();
-        begin_lone_batch(record, self.last_sequence, &stamp.to_ne_bytes(), payload.len());
-        let head = record.len();
-        payload.for_each_slice(|slice| record.extend_from_slice(slice));
+        let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
+        begin_lone_batch(&mut head, self.last_sequence, &stamp.to_ne_bytes(), payload.len());
+        let payload = self.gathered.insert(stamp, self.last_sequence, payload);
         let before = self.log_piece.len();
-        self.log.append(&mut self.log_piece, record);
+        self.log.append_two(&mut self.log_piece, &head, payload);
         self.log_bytes += (self.log_piece.len() - before) as u64;
-        self.gathered.insert(stamp, self.last_sequence, &record[head..]);
         self.dirty = true;
         if self.log_piece.len() >= LOG_PIECE_BYTES {
             self.flush_log()?;
@@ -176,7 +173,7 @@ impl TopicWriter {
         wanted: i64,
         payload: PayloadRef<'_>,
     ) -> StorageResult<i64> {
-        let stamp = self.free_stamp(wanted)?;
+        let stamp = self.free_stamp(q, wanted)?;
         self.last_sequence += 1;
         let lone = LoneTable::new(&stamp.to_ne_bytes(), self.last_sequence, payload.len() as u64);
         // The log before it holds nothing then.
@@ -185,10 +182,7 @@ impl TopicWriter {
         let path = numbered(&self.directory, number, "ldb");
         let reserve_bytes = (lone.head.len() + payload.len()) as u64;
         let mut stream = BlockStream::new(q.create_file(&path, reserve_bytes)?);
-        let large = Large {
-            file: stream.file(),
-            message,
-        };
+        let file = stream.file();
         let appended = append_lone(&mut stream, q, &lone, payload);
         let closed = stream.finish(q);
         appended?;
@@ -206,7 +200,8 @@ impl TopicWriter {
                 },
                 first: stamp,
                 last: stamp,
-                large: Some(large),
+                file: Some(file),
+                message: Some(message),
             },
         )?;
         self.dirty = true;
@@ -242,9 +237,9 @@ impl TopicWriter {
         Ok(())
     }
 
-    fn free_stamp(&mut self, wanted: i64) -> StorageResult<i64> {
+    fn free_stamp(&mut self, q: &mut DiskQueue, wanted: i64) -> StorageResult<i64> {
         let mut runs = std::mem::take(&mut self.runs);
-        let found = runs.free(wanted, |stamp| self.is_taken(stamp));
+        let found = runs.free(wanted, |stamp| self.is_taken(q, stamp));
         self.runs = runs;
         // A topic does not have 2^64 messages.
         Ok(found?.unwrap_or(wanted))
@@ -255,7 +250,7 @@ impl TopicWriter {
         self.tables_last.is_none_or(|last| last < stamp)
     }
 
-    fn is_taken(&self, stamp: i64) -> StorageResult<bool> {
+    fn is_taken(&self, q: &mut DiskQueue, stamp: i64) -> StorageResult<bool> {
         if self.gathered.contains(stamp) {
             return Ok(true);
         }
@@ -263,9 +258,17 @@ impl TopicWriter {
             return Ok(false);
         }
         for written in &self.tables {
-            // A table of one message need not be read; it may be on its way to the disk.
-            let is_in = (written.first..=written.last).contains(&stamp);
-            if is_in && (written.first == written.last || self.has(&written.info, stamp)?) {
+            if !(written.first..=written.last).contains(&stamp) {
+                continue;
+            }
+            // A table of one message need not be read.
+            if written.first == written.last {
+                return Ok(true);
+            }
+            if let Some(file) = written.file {
+                q.wait_closed(file)?;
+            }
+            if self.has(&written.info, stamp)? {
                 return Ok(true);
             }
         }
@@ -301,14 +304,14 @@ impl TopicWriter {
     pub(crate) fn first_in_flight(&self, q: &DiskQueue) -> Option<u64> {
         let new = self
             .new_tables()
-            .filter_map(|table| Some((table.large?, table.info.bytes)));
-        let is_written = |large: &Large, bytes| {
+            .filter_map(|table| Some((table.message?, table.file?, table.info.bytes)));
+        let is_written = |file, bytes| {
             // A file that was closed well is forgotten.
-            q.progress(large.file)
+            q.progress(file)
                 .is_none_or(|progress| progress.written_bytes >= bytes)
         };
-        new.filter(|(large, bytes)| !is_written(large, *bytes))
-            .map(|(large, _)| large.message)
+        new.filter(|(_, file, bytes)| !is_written(*file, *bytes))
+            .map(|(message, ..)| message)
             .next()
     }
 
@@ -330,21 +333,17 @@ impl TopicWriter {
             return Ok(());
         };
         self.flush_log()?;
-        let mut builder = TableBuilder::new(self.block_bytes, self.gathered.bytes());
-        for (stamp, sequence, payload) in self.gathered.iter() {
-            builder.add(&stamp.to_ne_bytes(), sequence, payload);
-        }
-        let built = builder.finish();
         let number = self.next_file;
-        fs::append(&numbered(&self.directory, number, "ldb"), &built.bytes)?;
-        self.gathered = Gathered::default();
+        let path = numbered(&self.directory, number, "ldb");
+        let gathered = std::mem::take(&mut self.gathered);
+        let written = write_table(q, &path, &gathered, self.block_bytes)?;
         self.begin_log(number);
         let info = TableInfo {
             number,
             level: self.level_of(first),
-            bytes: built.bytes.len() as u64,
-            smallest: built.smallest,
-            largest: built.largest,
+            bytes: written.bytes,
+            smallest: written.end.smallest,
+            largest: written.end.largest,
         };
         self.add_table(
             q,
@@ -352,7 +351,8 @@ impl TopicWriter {
                 info,
                 first,
                 last,
-                large: None,
+                file: written.file,
+                message: None,
             },
         )
     }
@@ -364,7 +364,7 @@ impl TopicWriter {
         if self.nameable == 0 {
             return Ok(());
         }
-        for table in self.nameable_tables().filter(|table| table.large.is_none()) {
+        for table in self.nameable_tables().filter(|table| table.file.is_none()) {
             fs::make_durable(&numbered(&self.directory, table.info.number, "ldb"))?;
         }
         self.name_tables()?;
@@ -377,10 +377,10 @@ impl TopicWriter {
         self.nameable = 0;
         let first = self.tables.len() - self.unsettled;
         for table in &self.tables[first..] {
-            if let Some(large) = table.large {
+            if let Some(file) = table.file {
                 if waits {
-                    q.wait_closed(large.file)?;
-                } else if !q.try_closed(large.file)? {
+                    q.wait_closed(file)?;
+                } else if !q.try_closed(file)? {
                     break;
                 }
             }

@@ -64,8 +64,6 @@ pub(crate) struct LeveldbWriter {
     /// By topic: number of the first message that its log holds back.
     held_from: Vec<u64>,
     messages: u64,
-    /// Memory for the record of a log.
-    record: Vec<u8>,
 }
 
 impl LeveldbWriter {
@@ -100,7 +98,6 @@ impl LeveldbWriter {
             gathered_bytes: 0,
             held_from: Vec::new(),
             messages: 0,
-            record: Vec::new(),
         })
     }
 
@@ -236,7 +233,7 @@ impl StorageWriter for LeveldbWriter {
         let stamp = if message.payload.len() >= LARGE_BYTES_MIN {
             topic.write_large(q, self.messages - 1, wanted, message.payload)?
         } else {
-            topic.write(wanted, message.payload, &mut self.record)?
+            topic.write(q, wanted, message.payload)?
         };
         // A large message has its topic's others sorted before it.
         self.gathered_bytes = self.gathered_bytes + topic.gathered_bytes() - before;

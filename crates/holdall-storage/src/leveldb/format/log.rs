@@ -22,7 +22,12 @@ pub(crate) struct LogWriter {
 
 impl LogWriter {
     /// Appends a record to `out`, in pieces that fit the blocks.
-    pub fn append(&mut self, out: &mut Vec<u8>, mut record: &[u8]) {
+    pub fn append(&mut self, out: &mut Vec<u8>, record: &[u8]) {
+        self.append_two(out, record, &[]);
+    }
+
+    /// Appends a record that consists of `head` and `body`.
+    pub fn append_two(&mut self, out: &mut Vec<u8>, mut head: &[u8], mut body: &[u8]) {
         let mut is_first = true;
         loop {
             let left = BLOCK_BYTES - self.block_offset;
@@ -31,24 +36,26 @@ impl LogWriter {
                 self.block_offset = 0;
             }
             let room = BLOCK_BYTES - self.block_offset - HEADER_BYTES;
-            let (piece, rest) = record.split_at(record.len().min(room));
-            let kind = match (is_first, rest.is_empty()) {
+            let (first, head_rest) = head.split_at(head.len().min(room));
+            let (second, body_rest) = body.split_at(body.len().min(room - first.len()));
+            let kind = match (is_first, head_rest.is_empty() && body_rest.is_empty()) {
                 (true, true) => FULL,
                 (true, false) => FIRST,
                 (false, false) => MIDDLE,
                 (false, true) => LAST,
             };
-            out.extend(masked_crc(&[&[kind], piece]).to_le_bytes());
+            out.extend(masked_crc(&[&[kind], first, second]).to_le_bytes());
+            let piece_bytes = first.len() + second.len();
             // A piece is shorter than a block.
-            out.extend((piece.len() as u16).to_le_bytes());
+            out.extend((piece_bytes as u16).to_le_bytes());
             out.push(kind);
-            out.extend_from_slice(piece);
-            self.block_offset += HEADER_BYTES + piece.len();
-            is_first = false;
-            record = rest;
-            if record.is_empty() {
+            out.extend_from_slice(first);
+            out.extend_from_slice(second);
+            self.block_offset += HEADER_BYTES + piece_bytes;
+            if head_rest.is_empty() && body_rest.is_empty() {
                 return;
             }
+            (is_first, head, body) = (false, head_rest, body_rest);
         }
     }
 }

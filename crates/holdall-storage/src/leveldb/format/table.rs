@@ -170,21 +170,28 @@ pub(crate) fn index_entries(index: Bytes, offset: u64) -> Result<Vec<(Vec<u8>, B
     Ok(blocks)
 }
 
-/// Builds a block: keys in order, each with the length of the prefix that it shares with the previous one.
+/// Builds blocks, one after the other: keys in order, each with the length of the prefix that it shares with the previous one.
 #[derive(Default)]
 struct BlockBuilder {
     bytes: Vec<u8>,
+    /// Where the block being built begins.
+    start: usize,
     restarts: Vec<u32>,
     entries: usize,
     last_key: Vec<u8>,
 }
 
 impl BlockBuilder {
+    /// Bytes of the block being built.
+    fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
     fn add(&mut self, key: &[u8], value: &[u8]) {
         let mut shared = 0;
         if self.entries.is_multiple_of(RESTART_INTERVAL) {
             // Blocks are closed at a few kilobytes; only the value of the last entry exceeds that.
-            self.restarts.push(self.bytes.len() as u32);
+            self.restarts.push(self.len() as u32);
         } else {
             shared = key.iter().zip(&self.last_key).take_while(|(a, b)| a == b).count();
         }
@@ -198,8 +205,8 @@ impl BlockBuilder {
         self.entries += 1;
     }
 
-    /// Appends the block with its trailer to `out`, which starts at offset `base` of the file.
-    fn finish_at(&mut self, out: &mut Vec<u8>, base: u64) -> BlockHandle {
+    /// Ends the block with its trailer; its bytes begin at offset `base` of the file.
+    fn finish(&mut self, base: u64) -> BlockHandle {
         if self.restarts.is_empty() {
             self.restarts.push(0);
         }
@@ -208,18 +215,23 @@ impl BlockBuilder {
         }
         self.bytes.extend((self.restarts.len() as u32).to_le_bytes());
         let handle = BlockHandle {
-            offset: base + out.len() as u64,
-            bytes: self.bytes.len() as u64,
+            offset: base + self.start as u64,
+            bytes: self.len() as u64,
         };
-        out.extend_from_slice(&self.bytes);
-        out.push(0);
-        let crc = masked_crc(&[&self.bytes, &[0]]);
-        out.extend(crc.to_le_bytes());
-        // Its memory is used again.
-        self.bytes.clear();
+        self.bytes.push(0);
+        let crc = masked_crc(&[&self.bytes[self.start..]]);
+        self.bytes.extend(crc.to_le_bytes());
+        self.start = self.bytes.len();
         self.restarts.clear();
         self.last_key.clear();
         self.entries = 0;
+        handle
+    }
+
+    /// Ends the only block and appends it to `out`, which starts at offset `base` of the file.
+    fn finish_at(&mut self, out: &mut Vec<u8>, base: u64) -> BlockHandle {
+        let handle = self.finish(base + out.len() as u64);
+        out.extend_from_slice(&self.bytes);
         handle
     }
 }
@@ -227,7 +239,8 @@ impl BlockBuilder {
 /// Builds a table without compression, like the plugin's.
 #[derive(Default)]
 pub(crate) struct TableBuilder {
-    out: Vec<u8>,
+    /// Offset of the blocks' bytes in the table: those before it were taken.
+    base: u64,
     block: BlockBuilder,
     index: BlockBuilder,
     block_bytes_max: usize,
@@ -235,9 +248,9 @@ pub(crate) struct TableBuilder {
     largest: Vec<u8>,
 }
 
-/// A complete table, to be written.
+/// The end of a table, to be written.
 pub(crate) struct BuiltTable {
-    /// All its bytes.
+    /// All its bytes that were not taken before.
     pub bytes: Vec<u8>,
     /// Its first key with tag.
     pub smallest: Vec<u8>,
@@ -246,10 +259,9 @@ pub(crate) struct BuiltTable {
 }
 
 impl TableBuilder {
-    /// An empty table with blocks of about `block_bytes_max`, for about `expected_bytes` of messages.
-    pub fn new(block_bytes_max: usize, expected_bytes: usize) -> Self {
+    /// An empty table with blocks of about `block_bytes_max`.
+    pub fn new(block_bytes_max: usize) -> Self {
         Self {
-            out: Vec::with_capacity(expected_bytes),
             block_bytes_max,
             ..Self::default()
         }
@@ -264,26 +276,39 @@ impl TableBuilder {
             self.smallest.clone_from(&self.largest);
         }
         self.block.add(&self.largest, value);
-        if self.block.bytes.len() >= self.block_bytes_max {
+        if self.block.len() >= self.block_bytes_max {
             self.end_block();
         }
     }
 
     fn end_block(&mut self) {
         if self.block.entries > 0 {
-            let handle = self.block.finish_at(&mut self.out, 0);
+            let handle = self.block.finish(self.base);
             let mut place = Vec::new();
             handle.put(&mut place);
             self.index.add(&self.largest, &place);
         }
     }
 
-    /// The whole table.
+    /// Complete blocks that were not taken yet.
+    pub fn complete(&self) -> &[u8] {
+        &self.block.bytes[..self.block.start]
+    }
+
+    /// Forgets the bytes of [`Self::complete`], which the caller has written.
+    pub fn forget_complete(&mut self) {
+        let taken = std::mem::take(&mut self.block.start);
+        self.base += taken as u64;
+        self.block.bytes.drain(..taken);
+    }
+
+    /// The rest of the table.
     pub fn finish(mut self) -> BuiltTable {
         self.end_block();
-        append_end(&mut self.out, 0, &mut self.index);
+        let mut bytes = self.block.bytes;
+        append_end(&mut bytes, self.base, &mut self.index);
         BuiltTable {
-            bytes: self.out,
+            bytes,
             smallest: self.smallest,
             largest: self.largest,
         }
@@ -386,7 +411,7 @@ mod tests {
     use super::*;
 
     fn table(count: u64) -> BuiltTable {
-        let mut builder = TableBuilder::new(1000, 0);
+        let mut builder = TableBuilder::new(1000);
         for n in 0..count {
             builder.add(&n.to_be_bytes(), n + 1, &vec![n as u8; (n * 13 % 700) as usize]);
         }
@@ -408,7 +433,7 @@ mod tests {
     #[test]
     fn a_table_of_one_entry_is_what_the_builder_makes() {
         let value = vec![7; 5_000];
-        let mut builder = TableBuilder::new(1000, 0);
+        let mut builder = TableBuilder::new(1000);
         builder.add(b"key", 9, &value);
         let built = builder.finish();
         let lone = LoneTable::new(b"key", 9, 5_000);
