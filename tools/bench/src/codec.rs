@@ -2,7 +2,6 @@
 //! the limits of compressed recording.
 
 use crate::{
-    candidate::mcap_crate::McapCrateOptions,
     error::{BenchError, BenchResult},
     measure::side_by_side,
     workload::Plan,
@@ -52,7 +51,8 @@ pub(crate) fn measure_codec(
     options: &StorageOptions,
     clock: &dyn Clock,
 ) -> BenchResult<Option<CodecSpeed>> {
-    let mcap = mcap_options(options)?;
+    let mcap = McapOptions::preset(options.preset.as_deref())?;
+    let mcap = mcap.with_config(options.config.as_deref().unwrap_or(""))?;
     if mcap.compression == Compression::None {
         return Ok(None);
     }
@@ -69,34 +69,6 @@ pub(crate) fn measure_codec(
         threads,
         compression_ratio: alone.raw_bytes as f64 / alone.packed_bytes.max(1) as f64,
     }))
-}
-
-fn mcap_options(options: &StorageOptions) -> BenchResult<McapOptions> {
-    let preset = McapOptions::preset(options.preset.as_deref())?;
-    Ok(preset.with_config(options.config.as_deref().unwrap_or(""))?)
-}
-
-/// The codec that the options name, for the rival.
-///
-/// # Errors
-/// Options that are not valid.
-pub(crate) fn of_rival(options: &StorageOptions) -> BenchResult<McapCrateOptions> {
-    let mcap = mcap_options(options)?;
-    let compression = match mcap.compression {
-        Compression::None => return Ok(McapCrateOptions::default()),
-        Compression::Lz4 => mcap::Compression::Lz4,
-        Compression::Zstd => mcap::Compression::Zstd,
-    };
-    let level = match compression {
-        mcap::Compression::Lz4 => mcap.compression_level.lz4(),
-        // The crate has no levels below 1.
-        _ => mcap.compression_level.zstd().max(1).unsigned_abs(),
-    };
-    Ok(McapCrateOptions {
-        compression: Some(compression),
-        compression_level: level,
-        compression_threads: u32::try_from(options.compression_threads).unwrap_or(u32::MAX),
-    })
 }
 
 /// The work of one thread.

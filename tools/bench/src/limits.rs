@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 /// Block sizes and numbers of writes in flight that the search tries.
 const DIRECT_SHAPES: [(usize, usize); 4] = [(1 << 20, 16), (4 << 20, 8), (4 << 20, 12), (16 << 20, 4)];
 
+/// Messages that are large enough to be written one by one, and how many of them at once.
+const MESSAGE_BYTES: std::ops::RangeInclusive<usize> = 1 << 20..=64 << 20;
+const MESSAGES_IN_FLIGHT: usize = 4;
+
 /// Most bytes of a try. Each shape is tried twice, so that one moment of a noisy disk does not decide alone.
 const SEARCH_BYTES_MAX: u64 = 1 << 30;
 
@@ -97,6 +101,24 @@ impl LimitMeter {
         }
         self.direct.push(rate);
         Ok(Some(rate))
+    }
+
+    /// Measures direct writes of one message each, as the reports state a disk's speed; `None` for messages that no program writes by themselves, and
+    /// where direct writes are refused.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn of_messages(&self, message_bytes: u64) -> BenchResult<Option<f64>> {
+        let block_bytes = usize::try_from(message_bytes).unwrap_or(usize::MAX);
+        let (Some(dir), Some(_), true) = (&self.dir, self.shape, MESSAGE_BYTES.contains(&block_bytes)) else {
+            return Ok(None);
+        };
+        Ok(Some(measure_direct_write(
+            dir,
+            self.bytes,
+            block_bytes,
+            MESSAGES_IN_FLIGHT,
+        )?))
     }
 
     /// Measures a plain buffered loop with a sync at its end once more; `None` without a disk.

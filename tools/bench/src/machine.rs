@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     fmt::{self, Display},
     fs,
+    os::unix::fs::MetadataExt,
     path::Path,
 };
 
@@ -24,6 +25,9 @@ pub struct Machine {
     pub kernel: String,
     /// Type and options of the file system of the folder.
     pub file_system: String,
+    /// Name of the folder's disk, and its model or driver. Empty in results of older versions, and where there is none.
+    #[serde(default)]
+    pub disk: String,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Version of this program.
@@ -57,6 +61,7 @@ impl Machine {
             processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             file_system: file_system(&read("/proc/self/mounts"), &dir).unwrap_or_default(),
+            disk: disk(&dir).unwrap_or_default(),
             memory_bytes: field(&read("/proc/meminfo"), "MemTotal")
                 .and_then(|kib| kibibytes(&kib))
                 .unwrap_or(0),
@@ -72,12 +77,14 @@ impl Display for Machine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} × {}, {:.0} GiB memory, Linux {}, {}; holdall {}",
+            "{} × {}, {:.0} GiB memory, Linux {}, {}{}{}; holdall {}",
             self.cores,
             self.processor,
             self.memory_bytes as f64 / GIB,
             self.kernel,
             self.file_system,
+            if self.disk.is_empty() { "" } else { " on " },
+            self.disk,
             self.holdall
         )?;
         if !self.implementations.is_empty() {
@@ -130,6 +137,25 @@ fn kibibytes(text: &str) -> Option<u64> {
         .parse::<u64>()
         .ok()?
         .checked_mul(1024)
+}
+
+/// The disk that has `dir`, such as `nvme0n1 (Samsung SSD 980)`: a partition's is the folder above it.
+fn disk(dir: &Path) -> Option<String> {
+    let device = fs::metadata(dir).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let found = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let disk = match found.join("partition").exists() {
+        true => found.parent()?,
+        false => &found,
+    };
+    let model = fs::read_to_string(disk.join("device/model")).ok();
+    let driver = || {
+        let driver = fs::canonicalize(disk.join("device/driver")).ok()?;
+        Some(driver.file_name()?.to_string_lossy().into_owned())
+    };
+    let name = disk.file_name()?.to_string_lossy();
+    let about = model.map(|model| model.trim().to_owned()).or_else(driver);
+    Some(about.map_or(name.to_string(), |about| format!("{name} ({about})")))
 }
 
 /// Type and options of the innermost mount that holds `dir`.

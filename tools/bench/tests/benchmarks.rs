@@ -158,22 +158,22 @@ fn storage_measures_every_cell_and_compares_with_the_rival() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let line = "--sizes 10KiB,mixed --batches 1KiB,10MiB --total 3MiB --content 4 --repeat 3 --limit-total 1MiB \
-        --configs mcap_default,mcap_compressed_nocrc,naive,mcap_crate,sqlite_bare_default";
+        --configs mcap_default,mcap_compressed_nocrc,naive,mcap_crate,mcap_crate_compressed_nocrc,sqlite_bare_default";
     let report = storages(&out, line, &mut |_| {}).unwrap();
-    assert_eq!(report.body.cells.len(), 2 * 2 * 5);
+    assert_eq!(report.body.cells.len(), 2 * 2 * 6);
     for cell in &report.body.cells {
         assert_eq!(cell.runs.len(), 3);
         assert!(cell.durable_bytes_per_s > 0.0 && cell.ratio_to_limit.is_some() && cell.interval.is_some());
         assert_eq!(
             cell.ratio_to_rival.is_some(),
-            cell.plugin_config.starts_with("mcap_") && cell.plugin_config != "mcap_crate"
+            cell.plugin_config.starts_with("mcap_") && !cell.plugin_config.starts_with("mcap_crate")
         );
     }
     let csv = std::fs::read_to_string(out.join("storage-1.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 1 + 20 * 3);
+    assert_eq!(csv.lines().count(), 1 + 24 * 3);
     let text = storage_table(&report);
     assert!(
-        text.contains("10KiB in batches of 1KiB") && text.contains("× mcap_crate"),
+        text.contains("10KiB in batches of 1KiB") && text.contains("× mcap_crate_compressed_nocrc"),
         "{text}"
     );
 }

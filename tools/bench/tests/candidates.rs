@@ -8,7 +8,7 @@ use holdall_bench::{
     BenchResult,
     candidate::{
         RawMessage, RawWriter,
-        mcap_crate::{McapCrateOptions, McapCrateWriter},
+        mcap_crate::McapCrateWriter,
         naive::NaiveWriter,
         ours::{DiskChoice, OurWriter, Transactions, channel_infos},
         pipeline::{Pipeline, PipelineOptions, Recorded},
@@ -75,9 +75,26 @@ fn each_candidate(plan: &Plan, dir: &Path) {
     let naive = NaiveWriter::create(ANY_DISK.queue(dir).unwrap(), &path, 0, &channels);
     round_trip(plan, path, naive.map(|writer| Box::new(writer) as _));
 
-    let path = dir.join("crate.mcap");
-    let rival = McapCrateWriter::create(&path, &channels, McapCrateOptions::default());
-    round_trip(plan, path, rival.map(|writer| Box::new(writer) as _));
+    for (name, config) in [
+        ("crate.mcap", ""),
+        ("crate_nochunking.mcap", "noChunking: true"),
+        ("crate_nocrc.mcap", "noChunkCRC: true\nenableDataCRC: false"),
+        ("crate_zstd.mcap", "noChunkCRC: true\ncompression: Zstd"),
+    ] {
+        let path = dir.join(name);
+        let options = StorageOptions {
+            config: Some(config.to_owned()),
+            ..StorageOptions::default()
+        };
+        let rival = McapCrateWriter::create(&path, &channels, &options);
+        round_trip(plan, path.clone(), rival.map(|writer| Box::new(writer) as _));
+        let bytes = std::fs::read(&path).unwrap();
+        let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+        let chunks = summary.chunk_indexes;
+        assert_eq!(chunks.is_empty(), config.contains("noChunking"), "{name}");
+        let is_compressed = chunks.iter().any(|chunk| chunk.compression == "zstd");
+        assert_eq!(is_compressed, config.contains("Zstd"), "{name}");
+    }
 
     for (name, preset) in [
         ("a.db3", SqlitePreset::Default),
@@ -231,7 +248,7 @@ fn changed_bytes_are_found_when_reading_back() {
     let mut writer = McapCrateWriter::create(
         &path,
         &channel_infos(written.topics()),
-        McapCrateOptions::default(),
+        &StorageOptions::default(),
     )
     .unwrap();
     for message in written.stream(0) {

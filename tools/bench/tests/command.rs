@@ -307,7 +307,7 @@ fn a_result_that_recorded_less_than_the_committed_one_ends_with_an_exit_code() {
     assert_eq!(sentences.len(), 1, "{stderr}");
     assert!(
         sentences[0].contains("own: a, holdall · ")
-            && sentences[0].contains("50.00 % [50.00, 50.00] recorded, before 100.00 %"),
+            && sentences[0].contains("50.00 [50.00, 50.00] % recorded, before 100.00"),
         "{stderr}"
     );
 }

@@ -11,7 +11,7 @@ Examples:
   holdall bench link 'loss=5%/burst=20,down=5s@20s' -- ros2 run demo_nodes_cpp talker -- ros2 run demo_nodes_cpp listener
   holdall bench link 'rate=54Mb/s,bottleneck=nic' --json -- CMD_A -- CMD_B | jq .a_to_b.rtps
 
-The link:
+The link, ethernet (1000 Mb/s, 0.2 ms), wifi (54 Mb/s, 1 to 5 ms, 1 % lost, 5 in a row) or 4g (30 Mb/s, 20 to 40 ms, 0.1 % lost), or:
   rate=54Mb/s          bits a second, counted with 14 bytes of Ethernet header for each packet
   loss=10%             of packets, each by itself; loss=10%/burst=20: 20 in a row on average
   delay=5ms            beyond the rate; delay=5ms±1ms: between 4 and 6 ms, in order

@@ -151,7 +151,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "DIR")]
     pub compare: Option<PathBuf>,
 
-    /// End with exit code 1 when holdall recorded less than in that other folder, by intervals that do not meet
+    /// End with exit code 1 when an interval is below that of the other folder: what holdall recorded, a storage's ratio to its rival, what a middleware delivered
     #[arg(long, requires = "compare")]
     pub fail_if_worse: bool,
 

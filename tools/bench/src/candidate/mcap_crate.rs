@@ -1,9 +1,13 @@
-//! The rival from crates.io: the `mcap` crate's writer on a buffered file, synced at the end.
+//! The rival from crates.io: the `mcap` crate's writer with the options of our storage, on a buffered file, synced at the end.
 
 use super::raw::{RawMessage, RawWriter};
 use crate::error::{BenchError, BenchResult};
-use holdall_storage::writer::ChannelInfo;
-use mcap::{Compression, WriteOptions, Writer, records::MessageHeader};
+use holdall_storage::{
+    StorageOptions,
+    mcap::options::{Compression, McapOptions},
+    writer::ChannelInfo,
+};
+use mcap::{WriteOptions, Writer, records::MessageHeader};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -14,16 +18,8 @@ use std::{
 /// The buffer in front of the file; larger ones measured no faster.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Settings of the crate.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct McapCrateOptions {
-    /// Chunk compression; `None` for none.
-    pub compression: Option<Compression>,
-    /// Codec level; 0 is the codec's own default.
-    pub compression_level: u32,
-    /// Threads within the codec; 0 compresses inside the call.
-    pub compression_threads: u32,
-}
+/// rosbag2's chunk size, where the options name none.
+const CHUNK_BYTES: u64 = 768 << 10;
 
 /// The rival's writer.
 pub struct McapCrateWriter {
@@ -33,23 +29,19 @@ pub struct McapCrateWriter {
 }
 
 impl McapCrateWriter {
-    /// A file at `path` with rosbag2's chunk size and all checksums that the crate supports.
+    /// A file at `path` with the chunks, checksums, indexes and compression that the same options give our storage.
     ///
     /// # Errors
-    /// When the file cannot be made.
-    pub fn create(path: &Path, channels: &[ChannelInfo], options: McapCrateOptions) -> BenchResult<Self> {
+    /// Options that are not valid, a file that cannot be made.
+    pub fn create(path: &Path, channels: &[ChannelInfo], options: &StorageOptions) -> BenchResult<Self> {
+        let options = write_options(options)?;
         let file = File::options()
             .read(true)
             .write(true)
             .create_new(true)
             .open(path)
             .map_err(BenchError::io("create", path))?;
-        let mut writer = WriteOptions::new()
-            .compression(options.compression)
-            .compression_level(options.compression_level)
-            .compression_threads(options.compression_threads)
-            .chunk_size(Some(768 << 10))
-            .profile("ros2")
+        let mut writer = options
             .create(BufWriter::with_capacity(BUFFER_BYTES, file))
             .map_err(failed(path))?;
         let channels = channels
@@ -63,6 +55,33 @@ impl McapCrateWriter {
             channels,
         })
     }
+}
+
+fn write_options(options: &StorageOptions) -> BenchResult<WriteOptions> {
+    let ours = McapOptions::preset(options.preset.as_deref())?;
+    let ours = ours.with_config(options.config.as_deref().unwrap_or(""))?;
+    let (compression, level) = match ours.compression {
+        Compression::None => (None, 0),
+        Compression::Lz4 => (Some(mcap::Compression::Lz4), ours.compression_level.lz4()),
+        // The crate has no levels below 1.
+        Compression::Zstd => {
+            let level = ours.compression_level.zstd().max(1).unsigned_abs();
+            (Some(mcap::Compression::Zstd), level)
+        }
+    };
+    // The crate makes the data's checksum of those of its chunks: without them version 0.26 writes a wrong one.
+    let data_crc = ours.data_crc && (ours.chunk_crc || !ours.chunking);
+    Ok(WriteOptions::new()
+        .compression(compression)
+        .compression_level(level)
+        .compression_threads(u32::try_from(options.compression_threads).unwrap_or(u32::MAX))
+        .chunk_size(Some(ours.chunk_bytes.unwrap_or(CHUNK_BYTES)))
+        .use_chunks(ours.chunking)
+        .emit_message_indexes(ours.message_index)
+        .calculate_chunk_crcs(ours.chunk_crc)
+        .calculate_data_section_crc(data_crc)
+        .calculate_summary_section_crc(ours.summary_crc)
+        .profile("ros2"))
 }
 
 /// Equal schemas get one number from the crate.

@@ -2,20 +2,20 @@
 
 use super::{
     leveldb_bare::{self, LeveldbBareWriter},
-    mcap_crate::{McapCrateOptions, McapCrateWriter},
+    mcap_crate::McapCrateWriter,
     naive::NaiveWriter,
     ours::DiskChoice,
     raw::{RawMessage, RawWriter},
     sqlite_bare::{SqliteBareWriter, SqlitePreset},
 };
 use crate::error::BenchResult;
-use holdall_storage::writer::ChannelInfo;
+use holdall_storage::{StorageOptions, writer::ChannelInfo};
 use std::path::Path;
 
 /// A foreign storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
-    /// The `mcap` crate.
+    /// The `mcap` crate, with the options of the storage that it is compared with.
     McapCrate,
     /// The naive MCAP loop.
     Naive,
@@ -64,22 +64,20 @@ impl Rival {
         }
     }
 
-    /// Opens it at `path`; `reserve_bytes` and `disk` are for those that write through our disk layer.
+    /// Opens it at `path`; `reserve_bytes` and `disk` are for those that write through our disk layer, `options` for the crate.
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// Options that are not valid, a file that cannot be created.
     pub fn create(
         self,
         path: &Path,
         channels: &[ChannelInfo],
+        options: &StorageOptions,
         reserve_bytes: u64,
         disk: DiskChoice,
     ) -> BenchResult<Box<dyn RawWriter>> {
         Ok(match self {
-            Self::McapCrate => {
-                let options = McapCrateOptions::default();
-                Box::new(McapCrateWriter::create(path, channels, options)?)
-            }
+            Self::McapCrate => Box::new(McapCrateWriter::create(path, channels, options)?),
             Self::Naive => {
                 let queue = disk.queue(path.parent().unwrap_or(Path::new(".")))?;
                 Box::new(NaiveWriter::create(queue, path, reserve_bytes, channels)?)

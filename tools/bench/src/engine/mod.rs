@@ -21,6 +21,9 @@ pub(crate) const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
 /// The log time of the first message of a storage that gets no real ones.
 pub(crate) const FIRST_STAMP_NANOS: u64 = 1_700_000_000_000_000_000;
 
+/// What a run of a kind takes beside its bytes: the limit around it, syncs.
+const AROUND_A_RUN: Duration = Duration::from_millis(200);
+
 /// Marks a comparison that its interval does not support.
 pub(crate) const UNSUPPORTED: &str = "≈";
 
@@ -57,6 +60,13 @@ pub enum Progress {
     Skipped(String),
     /// A run has ended; one clause with its result.
     Ended(String),
+}
+
+/// About how long `runs` runs of `bytes` each take: they are written and read back at the disk's rate, where it is known, and worked on at `bytes_per_s`.
+pub fn time_of(runs: usize, bytes: u64, disk_bytes_per_s: Option<f64>, bytes_per_s: f64) -> Duration {
+    let a_byte = 1.0 / bytes_per_s + disk_bytes_per_s.map_or(0.0, |rate| 2.0 / rate.max(1.0));
+    AROUND_A_RUN * u32::try_from(runs).unwrap_or(u32::MAX)
+        + Duration::from_secs_f64((runs as f64 * bytes as f64 * a_byte).min(1e9))
 }
 
 /// Receives the progress of an experiment.

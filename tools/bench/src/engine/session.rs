@@ -1,7 +1,7 @@
 //! Shared parts of the kinds that have a separate folder: the folder, limits around runs, rounds that
 //! survive an interruption, and the report.
 
-use super::{Done, Earlier, load, store};
+use super::{Done, Earlier, OnProgress, Progress, load, store, time_of};
 use crate::{
     args::kinds::FolderArguments,
     error::{BenchError, BenchResult},
@@ -122,6 +122,23 @@ impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
         let before = self.last_limit;
         self.last_limit = self.limits.disk()?;
         Ok([before, self.last_limit])
+    }
+
+    /// Announces the rounds that are left, with about the time that they take.
+    pub fn announce(
+        &self,
+        id: &str,
+        runs: (u32, usize),
+        (bytes, bytes_per_s): (u64, f64),
+        on_progress: &mut OnProgress<'_>,
+    ) {
+        let (rounds, tasks) = runs;
+        let runs = (rounds as usize).saturating_sub(self.earlier) * tasks;
+        on_progress(Progress::Planned {
+            id: id.to_owned(),
+            runs: runs as u64,
+            time: time_of(runs, bytes, self.last_limit, bytes_per_s),
+        });
     }
 
     /// The result of a run from before the interruption.

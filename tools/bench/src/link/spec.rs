@@ -120,9 +120,16 @@ pub struct LinkSpecError {
     pub expected: &'static str,
 }
 
+/// Links by name, of the three kinds that comparisons of middlewares use. The figures are typical ones, chosen here.
+const PRESETS: [(&str, &str); 3] = [
+    ("ethernet", "rate=1000Mb/s,delay=200us,bottleneck=nic"),
+    ("wifi", "rate=54Mb/s,loss=1%/burst=5,delay=3ms±2ms"),
+    ("4g", "rate=30Mb/s,loss=0.1%,delay=30ms±10ms"),
+];
+
 /// Every key with an example.
 const KEYS: &str = "one of rate=54Mb/s, loss=10%, loss=10%/burst=20, delay=5ms, delay=5ms±1ms, reorder=1%, queue=200ms, bottleneck=path, \
-     bottleneck=nic, down=5s@20s, mtu=1500, seed=1, backend=netem, spin=500us, group=100us";
+     bottleneck=nic, down=5s@20s, mtu=1500, seed=1, backend=netem, spin=500us, group=100us; or ethernet, wifi or 4g alone";
 
 /// Rates from a slow radio to the fastest that this program forwards.
 const RATE_BITS: std::ops::RangeInclusive<f64> = 1e3..=1e11;
@@ -142,6 +149,8 @@ impl FromStr for LinkSpec {
 
     fn from_str(text: &str) -> Result<Self, LinkSpecError> {
         let mut spec = Self::default();
+        let preset = PRESETS.iter().find(|(name, _)| *name == text.trim());
+        let text = preset.map_or(text, |(_, link)| *link);
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             spec.set(part).map_err(|expected| LinkSpecError {
                 part: part.to_owned(),
@@ -332,6 +341,14 @@ mod tests {
             "delay=2ms+-1ms".parse::<LinkSpec>().unwrap().jitter,
             Duration::from_millis(1)
         );
+    }
+
+    #[test]
+    fn the_links_that_have_a_name_are_valid() {
+        for (name, link) in PRESETS {
+            assert_eq!(name.parse::<LinkSpec>().unwrap(), link.parse().unwrap());
+        }
+        assert!("wifi,loss=2%".parse::<LinkSpec>().is_err());
     }
 
     #[test]

@@ -32,6 +32,12 @@ impl Cell<'_> {
         let each: Vec<f64> = self.runs.iter().filter_map(|run| figure(run)).collect();
         Estimate::of(&each, 1)
     }
+
+    /// Messages received a second; `None` without a valid run, or of a case that sends none.
+    pub(crate) fn received(&self) -> Option<Estimate> {
+        let rate = |run: &MiddlewareRun| (run.account.planned > 0).then_some(run.account.received_per_s);
+        self.estimate(rate).filter(|_| self.is_valid())
+    }
 }
 
 /// The cells in the order of the first repetition.

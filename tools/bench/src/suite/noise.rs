@@ -12,6 +12,8 @@ pub struct Noise {
     pub direct: Option<[f64; 3]>,
     /// The rate that the disk was limited to.
     pub disk_limit: Option<f64>,
+    /// The direct limit in blocks of a message, where messages are large.
+    pub messages: Option<f64>,
     /// Buffered limit.
     pub buffered: Option<f64>,
     /// Memory copy limit.
@@ -56,6 +58,7 @@ impl Noise {
                 .zip(statistics::median(&direct))
                 .map(|([low, high], middle)| [low, middle, high]),
             disk_limit: statistics::median(&collect(&|run| run.around.limits.disk_limit_bytes_per_s)),
+            messages: statistics::median(&collect(&|run| run.around.limits.message_write_bytes_per_s)),
             buffered: statistics::median(&collect(&|run| run.around.limits.buffered_write_bytes_per_s)),
             memcpy: statistics::median(&collect(&|run| run.around.limits.memcpy_bytes_per_s)),
             wake_up_p99_9_ns: statistics::median(&wake_up(&|late| late.p99_9_ns)),
@@ -116,9 +119,13 @@ impl Noise {
         let limited = self
             .disk_limit
             .map(|limit| format!("disk limited to {}, ", rate(limit)));
+        let messages = self
+            .messages
+            .map(|messages| format!(", {} in blocks of a message", rate(messages)));
         format!(
-            "{}direct write {direct} (median), buffered write with sync {}, memcpy {}",
+            "{}direct write {direct} (median){}, buffered write with sync {}, memcpy {}",
             limited.unwrap_or_default(),
+            messages.unwrap_or_default(),
             or_dash(self.buffered),
             or_dash(self.memcpy)
         )

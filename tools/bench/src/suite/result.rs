@@ -111,6 +111,9 @@ pub struct RunLimits {
     /// The same just after the run, its bag removed; absent in results of older versions.
     #[serde(default)]
     pub direct_write_after_bytes_per_s: Option<f64>,
+    /// Direct writing in blocks of the load's largest message; absent for small ones, and in results of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_write_bytes_per_s: Option<f64>,
     /// A plain buffered loop with a sync, the newest measurement.
     pub buffered_write_bytes_per_s: Option<f64>,
     /// Copying memory.

@@ -111,12 +111,14 @@ impl Row<'_> {
             RecorderKind::Discard => return DASH.to_owned(),
             _ => {}
         }
-        let preset = self
-            .setting
-            .storage_preset_profile
-            .as_deref()
-            .map(|preset| format!(" {preset}"));
-        format!("{}{}", self.setting.storage_id, preset.unwrap_or_default())
+        let setting = self.setting;
+        let mut text = setting.storage_id.clone();
+        for options in [&setting.storage_preset_profile, &setting.storage_config_file] {
+            // A file by its name, a text unchanged.
+            let name = options.as_deref().and_then(|path| path.rsplit('/').next());
+            text.extend(name.into_iter().flat_map(|name| [" ", name]));
+        }
+        text
     }
 
     /// Recorded percent with its interval. `≈` where the interval does not distinguish it from the first row

@@ -17,7 +17,8 @@ use std::{path::Path, str::FromStr};
 enum Writer {
     /// Our storage: id, options, and when a transaction ends.
     Ours(String, StorageOptions, Transactions),
-    Rival(Rival),
+    /// With the options of the storage that it is compared with.
+    Rival(Rival, StorageOptions),
 }
 
 /// One way to write, by name.
@@ -33,10 +34,16 @@ pub struct StorageConfiguration {
 /// Our configurations: name, rival, storage, preset, text of the configuration file. `mcap_default` has the
 /// index and all checksums; rosbag2's own default has no checksums and is `mcap_nocrc` here. A batch is a transaction of SQLite and a
 /// write to LevelDB's log, as in the rivals' loops, but for names that end in `_own`: there the storage decides, as in a recording.
-/// Each rival gives the same durability.
+/// Each rival gives the same durability, and the `mcap` crate writes with the same options: a name of its own for each that differs.
 const OURS: [(&str, &str, &str, &str, &str); 15] = [
     ("mcap_default", "mcap_crate", "mcap", "", ""),
-    ("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
+    (
+        "mcap_nochunking",
+        "mcap_crate_nochunking",
+        "mcap",
+        "",
+        "noChunking: true",
+    ),
     (
         "mcap_uncompressed_crc",
         "mcap_crate",
@@ -46,21 +53,27 @@ const OURS: [(&str, &str, &str, &str, &str); 15] = [
     ),
     (
         "mcap_compressed_nocrc",
-        "mcap_crate",
+        "mcap_crate_compressed_nocrc",
         "mcap",
         "",
         "noChunkCRC: true\ncompression: Zstd",
     ),
     (
         "mcap_nocrc",
-        "mcap_crate",
+        "mcap_crate_nocrc",
         "mcap",
         "",
         "noChunkCRC: true\nenableDataCRC: false",
     ),
-    ("mcap_fastwrite", "mcap_crate", "mcap", "fastwrite", ""),
-    ("mcap_zstd_fast", "mcap_crate", "mcap", "zstd_fast", ""),
-    ("mcap_zstd_small", "mcap_crate", "mcap", "zstd_small", ""),
+    ("mcap_fastwrite", "mcap_crate_fastwrite", "mcap", "fastwrite", ""),
+    ("mcap_zstd_fast", "mcap_crate_zstd_fast", "mcap", "zstd_fast", ""),
+    (
+        "mcap_zstd_small",
+        "mcap_crate_zstd_small",
+        "mcap",
+        "zstd_small",
+        "",
+    ),
     ("sqlite_default", "sqlite_bare_default", "sqlite3", "", ""),
     ("sqlite_default_own", "sqlite_bare_default", "sqlite3", "", ""),
     (
@@ -104,31 +117,35 @@ const LEVELDB_BARE: &str = "leveldb_bare";
 const GENERATOR: &str = "generator";
 
 /// Runs only when named: it takes far longer than all others together, or stores nothing.
-const ON_REQUEST: [&str; 2] = ["mcap_zstd_small", GENERATOR];
+const ON_REQUEST: [&str; 3] = ["mcap_zstd_small", "mcap_crate_zstd_small", GENERATOR];
 
 fn all() -> impl Iterator<Item = StorageConfiguration> {
-    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let options = |preset: &str, config: &str| StorageOptions {
+        preset: Some(preset.to_owned()).filter(|text| !text.is_empty()),
+        config: Some(config.to_owned()).filter(|text| !text.is_empty()),
+        ..StorageOptions::default()
+    };
+    let configuration = |name: &str, rival, writer| StorageConfiguration {
+        name: name.to_owned(),
+        rival,
+        writer,
+    };
     let ours = OURS.into_iter().map(move |(name, rival, id, preset, config)| {
-        let options = StorageOptions {
-            preset: text(preset),
-            config: text(config),
-            ..StorageOptions::default()
-        };
-        StorageConfiguration {
-            name: name.to_owned(),
-            rival: Some(rival),
-            writer: Writer::Ours(id.to_owned(), options, transactions_of(name, id)),
-        }
+        let transactions = transactions_of(name, id);
+        let writer = Writer::Ours(id.to_owned(), options(preset, config), transactions);
+        configuration(name, Some(rival), writer)
     });
-    ours.chain(
-        Rival::NAMES
-            .into_iter()
-            .map(|(name, rival)| StorageConfiguration {
-                name: name.to_owned(),
-                rival: None,
-                writer: Writer::Rival(rival),
-            }),
-    )
+    let crates = OURS
+        .into_iter()
+        .filter(|(_, rival, ..)| rival.starts_with("mcap_crate_"));
+    let crates = crates.map(move |(_, rival, _, preset, config)| {
+        let writer = Writer::Rival(Rival::McapCrate, options(preset, config));
+        configuration(rival, None, writer)
+    });
+    let rivals = Rival::NAMES
+        .into_iter()
+        .map(move |(name, rival)| configuration(name, None, Writer::Rival(rival, StorageOptions::default())));
+    ours.chain(crates).chain(rivals)
 }
 
 /// Configurations that cannot run on this machine, with the reason.
@@ -185,7 +202,7 @@ impl StorageConfiguration {
     /// Why it cannot run on this machine.
     fn absence(&self) -> Option<&'static str> {
         match self.writer {
-            Writer::Rival(rival) => rival.absence(),
+            Writer::Rival(rival, _) => rival.absence(),
             Writer::Ours(..) => None,
         }
     }
@@ -194,13 +211,13 @@ impl StorageConfiguration {
     pub fn can_discard(&self) -> bool {
         match &self.writer {
             Writer::Ours(id, ..) => id == "mcap",
-            Writer::Rival(rival) => rival.can_discard(),
+            Writer::Rival(rival, _) => rival.can_discard(),
         }
     }
 
     /// Whether anything is stored that can be read back.
     pub(super) fn is_stored(&self) -> bool {
-        !matches!(self.writer, Writer::Rival(Rival::Discarding))
+        !matches!(self.writer, Writer::Rival(Rival::Discarding, _))
     }
 
     /// Extension of its files; empty for a directory.
@@ -209,7 +226,7 @@ impl StorageConfiguration {
             Writer::Ours(id, ..) => {
                 storage_by_id(id).map_or("mcap", |storage| storage.extension().unwrap_or_default())
             }
-            Writer::Rival(rival) => rival.extension(),
+            Writer::Rival(rival, _) => rival.extension(),
         }
     }
 
@@ -225,7 +242,7 @@ impl StorageConfiguration {
         disk: DiskChoice,
     ) -> BenchResult<Box<dyn RawWriter>> {
         match &self.writer {
-            Writer::Rival(rival) => rival.create(path, channels, reserve_bytes, disk),
+            Writer::Rival(rival, options) => rival.create(path, channels, options, reserve_bytes, disk),
             Writer::Ours(id, options, transactions) => {
                 let queue = disk.queue(path.parent().unwrap_or(Path::new(".")))?;
                 let ours =
@@ -243,7 +260,7 @@ mod tests {
     #[test]
     fn every_rival_is_a_configuration() {
         for (name, rival, ..) in OURS {
-            assert!(Rival::NAMES.iter().any(|(other, _)| *other == rival), "{name}");
+            assert_eq!(all().filter(|one| one.name == rival).count(), 1, "{name}");
         }
     }
 

@@ -34,6 +34,9 @@ use holdall_storage::writer::ChannelInfo;
 /// The disk's limit is measured with at least this many bytes.
 const LIMIT_BYTES_MIN: u64 = 1 << 30;
 
+/// How fast the storages are on average, without the disk: those that commit each kibibyte take most of the time.
+pub const WORK_BYTES_PER_S: f64 = 250e6;
+
 /// Time between the stamps of two messages.
 const PERIOD_NANOS: u64 = 1000;
 
@@ -180,6 +183,8 @@ pub fn run(
     }
     session.limits.memory();
     session.limit_around()?;
+    let runs = (args.repeat, places.len());
+    session.announce("storage", runs, (bytes, WORK_BYTES_PER_S), on_progress);
     let mut storages = Storages {
         args,
         sources,

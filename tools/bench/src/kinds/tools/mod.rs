@@ -42,6 +42,9 @@ const PERIOD_NANOS: u64 = 33_000_000 / (SMALL_PER_IMAGE as u64 + 1);
 /// The inputs have at least this many bytes.
 const INPUT_BYTES_MIN: u64 = 8 << 20;
 
+/// How fast work is on average, with copies of its input before and after it.
+const WORK_BYTES_PER_S: f64 = 300e6;
+
 /// The limit that work is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
@@ -125,6 +128,8 @@ pub fn run(
     for (number, input) in (0..).zip(&inputs) {
         write_input(input, number, args)?;
     }
+    let bytes = (args.size.max(INPUT_BYTES_MIN), WORK_BYTES_PER_S);
+    session.announce("tools", (args.repeat, WORKS.len()), bytes, on_progress);
     let mut bench = Tools {
         args,
         clock,

@@ -11,13 +11,11 @@ use crate::{
     args::kinds::WriteArguments,
     candidate::{
         inline::run_inline,
-        mcap_crate::McapCrateWriter,
         ours::channel_infos,
         pipeline::{Pipeline, PipelineOptions, Recorded},
-        raw::RawWriter,
         rival::Rival,
     },
-    codec::{measure_codec, of_rival},
+    codec::measure_codec,
     engine::{Done, Earlier, Kind, OnProgress, Progress, Report, Session, Task, by_task, run_all},
     error::{BenchError, BenchResult},
     measure::{Latencies, SchedulingProbe, Usage, UsageMeter},
@@ -35,6 +33,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 /// Bytes that a rival gets at once; databases get the size of a cache flush, because that is one transaction.
 const INLINE_BATCH_BYTES: usize = 64 << 10;
 const TRANSACTION_BYTES: usize = 10 << 20;
+
+/// How fast messages are made, recorded and compared, without the disk.
+const WORK_BYTES_PER_S: f64 = 1e9;
 
 /// Runs everything, stores the result in the folder and returns it.
 ///
@@ -67,6 +68,13 @@ pub fn run(
         session.limits.set_codec(codec);
     }
     session.limit_around()?;
+    let (load, bytes) = (plan.load(), plan.byte_count());
+    let message_bytes = bytes as f64 / plan.message_count().max(1) as f64;
+    let paced = load
+        .rate_hz
+        .map(|rate| rate * f64::from(load.producers) * message_bytes);
+    let rate = paced.unwrap_or(WORK_BYTES_PER_S).min(WORK_BYTES_PER_S);
+    session.announce("write", (args.repeat, tasks), (bytes, rate), on_progress);
     let mut write = Write {
         args,
         candidates,
@@ -240,13 +248,8 @@ impl Write<'_> {
         };
         let channels = channel_infos(self.plan.topics());
         let reserve_bytes = self.args.bag_bytes_max(&self.plan);
-        let writer: Box<dyn RawWriter> = match rival {
-            Rival::McapCrate => {
-                let options = of_rival(&self.storage)?;
-                Box::new(McapCrateWriter::create(&file, &channels, options)?)
-            }
-            _ => rival.create(&file, &channels, reserve_bytes, self.args.shared.disk())?,
-        };
+        let disk = self.args.shared.disk();
+        let writer = rival.create(&file, &channels, &self.storage, reserve_bytes, disk)?;
         let meter = UsageMeter::start(self.clock.as_ref());
         let produced = run_inline(&self.plan, writer, batch_bytes, self.clock.as_ref())?;
         let usage = meter.stop();

@@ -188,7 +188,7 @@ pub struct Setting {
     pub compression_queue_size: u32,
     /// Threads that compress; 0 for one for each core.
     pub compression_threads: u32,
-    /// The storage's own configuration file.
+    /// The storage's own configuration file, or its text in one line, which begins with a brace.
     pub storage_config_file: Option<String>,
     /// The storage's preset (not in rosbag2's files).
     pub storage_preset_profile: Option<String>,
@@ -221,6 +221,7 @@ impl Setting {
     pub(crate) fn storage_options(&self) -> BenchResult<StorageOptions> {
         let config = match &self.storage_config_file {
             None => None,
+            Some(text) if is_text(text) => Some(text.clone()),
             Some(name) => Some(fs::read_to_string(name).map_err(BenchError::io("read", name))?),
         };
         Ok(StorageOptions {
@@ -230,6 +231,11 @@ impl Setting {
         })
     }
 
+    /// The text of its storage's configuration, where it has no file.
+    pub(crate) fn config_text(&self) -> Option<&str> {
+        self.storage_config_file.as_deref().filter(|text| is_text(text))
+    }
+
     /// Why its storage cannot have its options, such as the pragmas of SQLite for MCAP in a file that combines every storage with every
     /// configuration; `None` when it can.
     ///
@@ -237,7 +243,9 @@ impl Setting {
     /// A configuration file that cannot be read.
     pub(crate) fn misfit(&self) -> BenchResult<Option<String>> {
         let options = self.storage_options()?;
-        if self.recorder != RecorderKind::Holdall {
+        // The `mcap` crate gets the options of our storage, a bare loop has its own.
+        let by_crate = self.recorder.is_rival() && self.storage_id == "mcap";
+        if self.recorder != RecorderKind::Holdall && !by_crate {
             return Ok(None);
         }
         let checked = storage_by_id(&self.storage_id).and_then(|storage| storage.check_options(&options));
@@ -281,5 +289,35 @@ impl Setting {
             None => {}
         }
         name
+    }
+}
+
+/// Whether the name of a configuration file is its text.
+fn is_text(name: &str) -> bool {
+    name.starts_with('{')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_configuration_needs_no_file() {
+        let with = |recorder, text: &str| Setting {
+            recorder,
+            storage_config_file: Some(text.to_owned()),
+            ..Setting::default()
+        };
+        for recorder in [RecorderKind::Holdall, RecorderKind::Synchronous] {
+            let setting = with(recorder, r#"{"noChunkCRC":true}"#);
+            assert_eq!(setting.misfit().unwrap(), None);
+            assert_eq!(
+                setting.storage_options().unwrap().config.as_deref(),
+                setting.config_text()
+            );
+            let of_sqlite = with(recorder, r#"{"write":{"pragmas":[]}}"#);
+            assert!(of_sqlite.misfit().unwrap().unwrap().contains("write"));
+        }
+        assert!(with(RecorderKind::Holdall, "no/such.yaml").misfit().is_err());
     }
 }

@@ -1,9 +1,12 @@
 //! Two results of the same experiment side by side: the changes, and whether the measurement supports them.
 
-use super::Loaded;
+use super::{Loaded, Results, storages::is_place_of};
 use crate::{
     chart::{Bars, Chart},
     engine::UNSUPPORTED,
+    error::{BenchError, BenchResult},
+    kinds::storage::{Cell, batch_label},
+    middleware::{Cell as MiddlewareCell, cells},
     sheet::{Column, Sheet},
     statistics::Estimate,
     suite::{
@@ -60,25 +63,92 @@ fn change(here: &Row<'_>, there: &Row<'_>) -> Option<Change> {
     })
 }
 
-/// What holdall records less of here, by intervals that do not meet: a sentence each; and how many rows were compared.
-pub(super) fn losses(here: &Loaded, there: &Loaded) -> (Vec<String>, usize) {
+/// A figure that two results have, better where it is larger.
+struct Pair {
+    /// Its place: experiment, case, setting.
+    name: String,
+    /// There and here.
+    ends: [Estimate; 2],
+    /// Its unit, and what it counts.
+    unit: &'static str,
+}
+
+/// What is less here than there, by intervals that do not meet: a sentence each. Of recorders holdall's recorded share counts, of storages the ratio to
+/// their rivals, of middlewares the messages received.
+///
+/// # Errors
+/// Results without any figure that both have often enough for an interval: they show nothing.
+pub fn worse(here: &Results, there: &Results) -> BenchResult<Vec<String>> {
+    let all = recorded(here, there)
+        .chain(ratios(here, there))
+        .chain(received(here, there));
+    let has_intervals = |pair: &Pair| pair.ends.iter().all(|one| one.interval.is_some());
+    let compared: Vec<Pair> = all.filter(has_intervals).collect();
+    if compared.is_empty() {
+        let expected = "a row that both have with three repetitions or more";
+        return Err(BenchError::option("--fail-if-worse", expected, "none"));
+    }
+    let is_worse = |pair: &&Pair| verdict(&pair.ends, true) == "worse";
+    let sentence = |pair: &Pair| {
+        let [there, here] = pair.ends.each_ref().map(|one| one.text(2, ""));
+        format!("{}: {here} {}, before {there}", pair.name, pair.unit)
+    };
+    Ok(compared.iter().filter(is_worse).map(sentence).collect())
+}
+
+fn recorded<'a>(here: &'a Results, there: &'a Results) -> impl Iterator<Item = Pair> + 'a {
     let ours = |row: &Row<'_>| row.setting.recorder == RecorderKind::Holdall;
-    let changes = changes_of(here, there, ours);
-    let compared = changes
-        .iter()
-        .filter(|change| change.recorded.iter().all(|one| one.interval.is_some()));
-    let worse = changes
-        .iter()
-        .filter(|change| verdict(&change.recorded, true) == "worse")
-        .map(|change| {
-            let [there, here] = &change.recorded;
-            let (here, there) = (here.text(2, " %"), there.text(2, " %"));
-            format!(
-                "{}, {}: {here} recorded, before {there}",
-                change.case, change.setting
-            )
-        });
-    (worse.collect(), compared.count())
+    here.experiments.iter().flat_map(move |one| {
+        let id = &one.result.experiment;
+        let others = there
+            .experiments
+            .iter()
+            .filter(|other| other.result.experiment == *id);
+        let changes = others.flat_map(move |other| changes_of(one, other, ours));
+        changes.map(move |change| Pair {
+            name: format!("{id}: {}, {}", change.case, change.setting),
+            ends: change.recorded,
+            unit: "% recorded",
+        })
+    })
+}
+
+fn ratios<'a>(here: &'a Results, there: &'a Results) -> impl Iterator<Item = Pair> + 'a {
+    here.storages.iter().flat_map(move |one| {
+        let others = there.storages.iter().filter(|other| other.id == one.id);
+        let others = others.flat_map(|other| &other.result.body.cells);
+        others.filter_map(move |before| {
+            let is_same = |cell: &&Cell| is_place_of(cell, before) && cell.rival == before.rival;
+            let now = one.result.body.cells.iter().find(is_same)?;
+            let (size, name, batch) = (&now.messages, &now.plugin_config, batch_label(now.batch_size));
+            Some(Pair {
+                name: format!("{}: {name}, {size} in batches of {batch}", one.id),
+                ends: [before.ratio_to_rival.clone()?, now.ratio_to_rival.clone()?],
+                unit: "times its rival's rate",
+            })
+        })
+    })
+}
+
+fn received<'a>(here: &'a Results, there: &'a Results) -> impl Iterator<Item = Pair> + 'a {
+    here.evaluations.iter().flat_map(move |one| {
+        let id = &one.result.experiment;
+        let others = there
+            .evaluations
+            .iter()
+            .filter(|other| other.result.experiment == *id);
+        let before: Vec<_> = others.flat_map(|other| cells(&other.result)).collect();
+        cells(&one.result).into_iter().filter_map(move |now| {
+            let place = (now.case, now.link, &now.middleware);
+            let is_same = |cell: &&MiddlewareCell<'_>| (cell.case, cell.link, &cell.middleware) == place;
+            let before = before.iter().find(is_same)?;
+            Some(Pair {
+                name: format!("{id}: {}, {}, {}", now.case, now.link, now.middleware),
+                ends: [before.received()?, now.received()?],
+                unit: "received a second",
+            })
+        })
+    })
 }
 
 /// The recorded share here and, thin and grey, in the other folder; then processor time for each GiB in the

@@ -8,6 +8,7 @@ mod section;
 mod storages;
 mod summary;
 
+pub use compare::worse;
 use section::Section;
 pub use storages::Storages;
 pub use summary::{PLOTS_MAX, WORDS_MAX, words, write_summary};
@@ -124,31 +125,6 @@ fn by_machine<'r>(ran: impl Iterator<Item = (&'r Machine, &'r str)>) -> Vec<(Str
     machines
         .map(|(machine, ran)| (machine, names(ran).join(", ")))
         .collect()
-}
-
-/// What holdall records less of than in the other results, a sentence for each row whose intervals do not meet.
-///
-/// # Errors
-/// Results without any row that both have often enough for an interval: they show nothing.
-pub fn worse(loaded: &Results, other: &Results) -> BenchResult<Vec<String>> {
-    let (mut sentences, mut compared) = (Vec::new(), 0);
-    for one in &loaded.experiments {
-        let id = &one.result.experiment;
-        for there in other
-            .experiments
-            .iter()
-            .filter(|there| there.result.experiment == *id)
-        {
-            let (worse, rows) = compare::losses(one, there);
-            sentences.extend(worse.into_iter().map(|worse| format!("{id}: {worse}")));
-            compared += rows;
-        }
-    }
-    if compared == 0 {
-        let expected = "a row that both have with three repetitions or more";
-        return Err(BenchError::option("--fail-if-worse", expected, "none"));
-    }
-    Ok(sentences)
 }
 
 /// Reads every experiment in `folder`: the folder of one, or one with several in it.

@@ -37,7 +37,7 @@ fn rate_of(cell: &Cell) -> Estimate {
 }
 
 /// Whether both are of the same size, batch and configuration.
-fn is_place_of(a: &Cell, b: &Cell) -> bool {
+pub(super) fn is_place_of(a: &Cell, b: &Cell) -> bool {
     (&a.messages, a.batch_size, &a.plugin_config) == (&b.messages, b.batch_size, &b.plugin_config)
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Loaded, LoadedEvaluation, Results, Storages, plots};
 use crate::{
-    engine::grouped,
+    engine::{distinct, grouped},
     error::BenchResult,
     kinds::storage::Cell as StorageCell,
     middleware::{Cell, MiddlewareRun, WorkerCost, cells},
@@ -338,7 +338,9 @@ fn recorders(one: &Loaded) -> Found {
     };
     let noise = Noise::of(&one.result.runs).too_noisy_in_short(one.result.machine.cores);
     let noise = if noise.is_some() { ", noise" } else { "" };
-    found.runs = format!("{}, {disk}{scale}{noise}", one.result.runs.len());
+    let skipped = one.result.skipped.iter();
+    let absent = without(skipped.map(|skipped| skipped.setting.split(", ").next().unwrap_or_default()));
+    found.runs = format!("{}, {disk}{scale}{noise}{absent}", one.result.runs.len());
     (found.they, found.holdall, found.rivals) = (they, ours, rivals);
     found
 }
@@ -394,10 +396,6 @@ fn middlewares(one: &LoadedEvaluation) -> Found {
     let mut each = Vec::new();
     let mut they = Vec::new();
     for (name, cells) in grouped(cells(&one.result), |cell| cell.middleware.clone()) {
-        let received = |cell: &Cell<'_>| {
-            let figure = cell.estimate(|run| (run.account.planned > 0).then_some(run.account.received_per_s));
-            figure.filter(|_| cell.is_valid()).map(|one: Estimate| one.median)
-        };
         let cost = |figure: fn(&WorkerCost) -> f64, digits, unit| {
             let measured =
                 |run: &MiddlewareRun| (run.publisher.elapsed_s > 0.0).then(|| figure(&run.publisher));
@@ -410,7 +408,10 @@ fn middlewares(one: &LoadedEvaluation) -> Found {
                 let memory = cost(|cost| cost.anonymous_bytes as f64 / f64::from(1 << 20), 1, " MiB");
                 format!("{busy}, {memory}")
             }
-            false => span(cells.iter().filter_map(received), 1, ""),
+            false => {
+                let received = cells.iter().filter_map(Cell::received);
+                span(received.map(|one| one.median), 1, "")
+            }
         };
         each.push(format!("{name} {measured}"));
         let published = span(cells.iter().filter_map(|cell| one.published(cell)), 1, "");
@@ -424,11 +425,12 @@ fn middlewares(one: &LoadedEvaluation) -> Found {
     } else {
         String::new()
     };
+    let absent = without(one.result.absent.iter().map(|absent| absent.middleware.as_str()));
     Found {
         they,
         holdall: Vec::new(),
         rivals: each,
-        runs: format!("{}{invalid}", one.result.runs.len()),
+        runs: format!("{}{invalid}{absent}", one.result.runs.len()),
     }
 }
 
@@ -443,6 +445,15 @@ impl LoadedEvaluation {
             .find(|figure| figure.is_of(cell.case, cell.link, &cell.middleware))
             .map(|figure| figure.received_per_s)
     }
+}
+
+/// What was left out of a row, each by its name once.
+fn without<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names = distinct(names);
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(", without {}", names.join(", "))
 }
 
 /// The lowest and the highest figure, one of them where they are equal, a dash without any.

@@ -13,7 +13,7 @@ use crate::{
     suite::config::{RecorderKind, Setting},
 };
 use holdall_io::{clock::Clock, os::DiskMode};
-use holdall_storage::{StorageOptions, writer::ChannelInfo};
+use holdall_storage::writer::ChannelInfo;
 use std::{path::Path, sync::Arc};
 
 /// Starts the recorder of `setting` with a file in `folder`.
@@ -49,18 +49,13 @@ fn bare_writer(
     folder: &Path,
     channels: &[ChannelInfo],
 ) -> BenchResult<Box<dyn RawWriter>> {
-    let disk = DiskChoice::Os(DiskMode::Buffered);
+    let (disk, options) = (DiskChoice::Os(DiskMode::Buffered), setting.storage_options()?);
     let (rival, name) = match setting.storage_id.as_str() {
-        "sqlite3" if is_resilient(setting) => (Rival::SqliteBare(SqlitePreset::Resilient), "bag_0.db3"),
-        "sqlite3" => (Rival::SqliteBare(SqlitePreset::Default), "bag_0.db3"),
+        "sqlite3" => (Rival::SqliteBare(sqlite_preset(setting)), "bag_0.db3"),
         "mcap" => (Rival::McapCrate, "bag_0.mcap"),
         "leveldb" => (Rival::LeveldbBare, "bag_0"),
         other => {
             let path = folder.join(format!("bag_0.{other}"));
-            let options = StorageOptions {
-                preset: setting.storage_preset_profile.clone(),
-                ..StorageOptions::default()
-            };
             let ours = OurWriter::create(
                 disk.queue(folder)?,
                 &path,
@@ -72,14 +67,16 @@ fn bare_writer(
             return Ok(Box::new(ours));
         }
     };
-    rival.create(&folder.join(name), channels, 0, disk)
+    rival.create(&folder.join(name), channels, &options, 0, disk)
 }
 
-/// Whether a configuration asks for the write-ahead log, as rosbag2's `resilient` preset does.
-fn is_resilient(setting: &Setting) -> bool {
-    setting.storage_preset_profile.as_deref() == Some("resilient")
-        || setting
-            .storage_config_file
-            .as_deref()
-            .is_some_and(|name| name.contains("resilient"))
+/// rosbag2's `resilient` is a write-ahead log; `durable`, which only the writers of this crate have, promises what holdall's `resilient` does.
+fn sqlite_preset(setting: &Setting) -> SqlitePreset {
+    let file = setting.storage_config_file.as_deref().unwrap_or_default();
+    match setting.storage_preset_profile.as_deref() {
+        Some("durable") => SqlitePreset::Durable,
+        Some("resilient") => SqlitePreset::Resilient,
+        _ if file.contains("resilient") => SqlitePreset::Resilient,
+        _ => SqlitePreset::Default,
+    }
 }

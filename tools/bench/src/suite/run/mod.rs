@@ -119,6 +119,7 @@ pub fn run(
         programs,
         clock,
         limits: None,
+        message_limit: (0, None),
         folder: &folder,
         data: &data,
         disk_limit_bytes_per_s: disk_limit.as_ref().map(|limit| limit.bytes_per_s),
@@ -238,6 +239,8 @@ struct Suite<'a> {
     clock: &'a Arc<dyn Clock>,
     /// Made when the first run needs it.
     limits: Option<LimitMeter>,
+    /// Bytes of a message, and the disk's limit in such blocks.
+    message_limit: (u64, Option<f64>),
     folder: &'a Path,
     /// Where bags are recorded: the same, or a folder on a limited disk.
     data: &'a Path,
@@ -372,6 +375,7 @@ impl Suite<'_> {
             experiment,
             case,
             repetition: round,
+            setting: planned.setting.clone(),
             ..recorded.id
         };
         recorded.around = Around {
@@ -384,10 +388,17 @@ impl Suite<'_> {
 
     fn recorded(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {
         let producers = &planned.case.producers;
+        let mut setting = planned.setting.clone();
+        if let Some(text) = planned.setting.config_text() {
+            // Programs have a flag for a file.
+            let path = folder.join("storage_config.yaml");
+            write_atomically_unsynced(&path, text.as_bytes())?;
+            setting.storage_config_file = Some(path.display().to_string());
+        }
         let run = Run {
             producers,
             benchmark: planned.benchmark,
-            setting: &planned.setting,
+            setting: &setting,
             folder,
             repetition: round,
             threads: producer_threads(producers, self.args.threads),
@@ -416,11 +427,17 @@ impl Suite<'_> {
             }
         };
         let direct_write_bytes_per_s = meter.direct()?;
+        let sizes = producers.groups.iter().map(|group| group.msg_size_bytes as u64);
+        let message_bytes = sizes.max().unwrap_or(0);
+        if self.message_limit.0 != message_bytes {
+            self.message_limit = (message_bytes, meter.of_messages(message_bytes)?);
+        }
         let all = meter.limits();
         Ok(RunLimits {
             disk_limit_bytes_per_s: self.disk_limit_bytes_per_s,
             direct_write_bytes_per_s,
             direct_write_after_bytes_per_s: None,
+            message_write_bytes_per_s: self.message_limit.1,
             buffered_write_bytes_per_s: all.buffered_write_bytes_per_s,
             memcpy_bytes_per_s: all.memcpy_bytes_per_s,
         })
