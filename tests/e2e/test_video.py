@@ -93,7 +93,7 @@ def message(kind, form, data, number=2):
     return cdr(*stamp, ("i", WIDTH), ("i", HEIGHT), ("s", form), ("Q", 5), ("B", 1), ("?", False), ("b", data))
 
 
-def write(path, topics):
+def write(path, topics, step=STEP):
     """``topics``: type, format and data of messages, each with its number."""
     with open(path, "wb") as stream:
         writer = Writer(stream)
@@ -102,7 +102,7 @@ def write(path, topics):
             schema = writer.register_schema(kind, "ros2msg", SCHEMAS[kind].encode())
             channel = writer.register_channel(topic, "cdr", schema)
             for number, data in messages:
-                time = START + number * STEP
+                time = START + number * step
                 writer.add_message(channel, time, message(kind, form, data, number), time)
         writer.finish()
     return path

@@ -239,6 +239,29 @@ def test_images_that_are_video_in_the_bag_are_the_same_as_before(bag, tmp_path):
     assert "the video on /camera cannot be decoded" in refused and "ffmpeg" in refused and not (tmp_path / "set").exists()
 
 
+def test_recorded_video_is_copied_into_the_videos_of_all_episodes(bag, tmp_path):
+    env = with_ffmpeg(tmp_path)
+    subprocess.run([HOLDALL, "compress", bag, "-o", tmp_path / "small", "--video", "/camera=h264"], env=env, check=True, capture_output=True)
+    mapping = MAPPING.replace("{topic: /camera}", "{topic: /camera, video: true}")
+    report = export([tmp_path / "small"] * 2, mapping, tmp_path / "set", env=env)
+    videos = {feature["feature"]: feature.get("video") for feature in report["features"]}
+    assert videos.pop("observation.images.top") == {"copied": 2, "encoded": 0} and not any(videos.values())
+    info, frames, episodes, _, stats = read(tmp_path / "set")
+    assert info["features"]["observation.images.top"]["info"]["video.codec"] == "h264" and len(frames) == 200
+    assert list(episodes["videos/observation.images.top/from_timestamp"]) == [0.0, 4.0]
+    assert list(episodes["videos/observation.images.top/to_timestamp"]) == [4.0, 8.0]
+    path = tmp_path / "set" / info["video_path"].format(video_key="observation.images.top", chunk_index=0, file_index=0)
+    command = [env["PATH"].split(":")[0] + "/ffmpeg", "-loglevel", "error"]
+    copied = subprocess.run([*command, "-i", path, "-f", "rawvideo", "-"], capture_output=True, check=True).stdout
+    stream = b"".join(bytes(message.msg.data) for message in holdall.open(tmp_path / "small")["/camera"])
+    recorded = subprocess.run([*command, "-f", "h264", "-i", "-", "-f", "rawvideo", "-"], input=stream, capture_output=True, check=True).stdout
+    assert copied == 2 * recorded
+    # Statistics are those of the decoded pictures.
+    export(tmp_path / "small", MAPPING, tmp_path / "images", env=env)
+    plain = json.loads((tmp_path / "images/meta/stats.json").read_text())
+    assert np.allclose(stats["observation.images.top"]["mean"], plain["observation.images.top"]["mean"])
+
+
 def test_pictures_that_depend_on_a_lost_one_are_no_frames(bag, tmp_path):
     env = with_ffmpeg(tmp_path)
     subprocess.run([HOLDALL, "compress", bag, "-o", tmp_path / "small", "--video", "/camera=lossless"], env=env, check=True, capture_output=True)

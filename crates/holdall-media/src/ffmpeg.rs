@@ -482,6 +482,20 @@ pub fn version(stop: &Stop) -> Result<String, FfmpegError> {
     }
 }
 
+/// The format of a video's pixels, as `ffmpeg` names it (`yuv420p`), from a key frame with its parameters; `None` where it does not say.
+pub fn pixel_format(codec: Codec, key: &[u8]) -> Option<String> {
+    let mut command = Command::new(PROGRAM);
+    command.args(["-hide_banner", "-max_pixels", PIXELS_MAX, "-f", codec.stream(), "-i", "-"]);
+    let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::null()).ok()?;
+    ffmpeg.limit();
+    // Without an output it ends when it knows its input, maybe before it has read all.
+    let _ = ffmpeg.take_input()?.write_all(key);
+    let report = ffmpeg.report.take()?.join().ok()?;
+    let (_, described) = report.split_once("Video: ")?;
+    let format = described.split(", ").nth(1)?;
+    format.split(['(', '\n']).next().map(str::to_owned)
+}
+
 /// Decodes pictures of a video, the first of which is a key frame, in a process of its own, with limits of its own, into exactly as many
 /// as are from picture `first` on (0 is the key frame).
 ///

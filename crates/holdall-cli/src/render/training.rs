@@ -1,7 +1,7 @@
 //! The contents of a dataset, and how well messages fit its frames, for people.
 
 use crate::units::plural;
-use holdall::training::{FeatureReport, TrainingReport};
+use holdall::training::{FeatureReport, TrainingReport, VideoReport};
 use holdall_model::text::{Outside, OutsidePath};
 
 /// A line for the dataset, and one for each feature.
@@ -48,10 +48,21 @@ fn line(feature: &FeatureReport, tolerance_ns: i64) -> String {
     } else {
         String::new()
     };
+    let video = feature.video.as_ref().map(video).unwrap_or_default();
     format!(
-        "  {} of {}: {mean:.1} ms from its message, {:.1} ms at most{held}",
+        "  {} of {}: {mean:.1} ms from its message, {:.1} ms at most{held}{video}",
         Outside(&feature.feature),
         Outside(&feature.topic),
         milliseconds(fit.distance_ns_max)
     )
+}
+
+/// What became of recorded video.
+fn video(report: &VideoReport) -> String {
+    let copied = format!("; its video is copied in {}", plural(report.copied, "episode"));
+    let Some(reason) = report.first_reason.as_ref().filter(|_| report.encoded > 0) else {
+        return copied;
+    };
+    let encoded = plural(report.encoded, "episode");
+    format!("{copied}, encoded anew in {encoded}: {}", Outside(reason))
 }

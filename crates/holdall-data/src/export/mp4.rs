@@ -105,7 +105,7 @@ impl Sink for Mp4Sink {
 
     fn finish(mut self: Box<Self>) -> Result<Finished, ExportError> {
         if let Some((_, video)) = self.video.take() {
-            self.file.append(&video.finish())?;
+            self.file.append(&video.finish(None))?;
         }
         Ok(Finished {
             path: self.file.finish()?,

@@ -65,6 +65,14 @@ pub enum TrainingError {
         /// One sentence.
         reason: String,
     },
+    /// Recorded video that was to be copied, and cannot be.
+    #[error("feature {feature}: its video cannot be copied: {reason}")]
+    Copy {
+        /// The name of the feature.
+        feature: String,
+        /// One clause.
+        reason: String,
+    },
     /// The program that encodes videos is missing.
     #[error(
         "a video needs the program ffmpeg, which is not in any folder of PATH; install it, or leave out video: true to store images as PNG"

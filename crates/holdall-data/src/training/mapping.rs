@@ -188,26 +188,16 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// How videos are encoded; the defaults are LeRobot's.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// How videos are encoded; the defaults are LeRobot's. Recorded video is copied where nothing is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VideoOptions {
     /// The encoder, as ffmpeg names it; for `None` `libsvtav1`, or `libx264` where ffmpeg lacks that.
     pub codec: Option<String>,
-    /// Quality: lower is better.
-    pub crf: u32,
-    /// Frames from one that can be decoded on its own to the next.
-    pub gop: u32,
-}
-
-impl Default for VideoOptions {
-    fn default() -> Self {
-        Self {
-            codec: None,
-            crf: 30,
-            gop: 2,
-        }
-    }
+    /// Quality: lower is better; 30 for `None`.
+    pub crf: Option<u32>,
+    /// Frames from one that can be decoded on its own to the next; 2 for `None`.
+    pub gop: Option<u32>,
 }
 
 impl Feature {

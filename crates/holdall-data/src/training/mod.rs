@@ -3,6 +3,7 @@
 //! A [`Mapping`] names the features. Messages are read once, in time order; only those that a frame takes are decoded. Memory is bounded by
 //! the frames that are made together, an episode's numbers, and a row for each episode.
 
+mod copies;
 mod divide;
 mod episodes;
 mod error;
@@ -22,10 +23,12 @@ pub use frames::Fit;
 pub use mapping::{Divider, Dtype, Episodes, Feature, Mapping, Missing, Sample, VideoOptions};
 
 use crate::export::ExistingFiles;
+use copies::{Copied, Copies};
 use holdall_bag::{decode::MessageChoice, reader::BagSet};
 use holdall_io::{fs, output::remove_dir_all};
 use holdall_tools::tools::Staged;
 use render::Item;
+use run::Run;
 use schema::Column;
 use serde::Serialize;
 use std::{
@@ -89,6 +92,21 @@ pub struct FeatureReport {
     /// Why the first of them could not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
+    /// What became of recorded video, where there is some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video: Option<VideoReport>,
+}
+
+/// Episodes whose recorded video was copied, and others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VideoReport {
+    /// Episodes with the recorded pictures, unchanged.
+    pub copied: u64,
+    /// Episodes whose pictures were decoded and encoded anew.
+    pub encoded: u64,
+    /// Why the first of them was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_reason: Option<String>,
 }
 
 /// Results of an export.
@@ -141,6 +159,8 @@ struct Place<'a> {
     folder: &'a Path,
     mapping: &'a Mapping,
     columns: Vec<Column>,
+    /// For each column, its recorded video that is copied.
+    copied: Vec<Option<Copied>>,
 }
 
 /// Makes a dataset of bags; `progress` is called with the number of messages read so far. The folder appears when the dataset is whole.
@@ -155,12 +175,26 @@ pub fn export(
 ) -> Result<TrainingReport, TrainingError> {
     lerobot::check(options)?;
     make_room(options)?;
-    let staged = Staged::begin(&options.folder)?;
-    let mut run = run::Run::new(options, staged.directory());
-    for bag in bags.bags() {
-        run.bag(bag, progress)?;
+    let mut staged = Staged::begin(&options.folder)?;
+    let mut copies = Copies::find(bags, options)?;
+    if let Some(judge) = copies.judge() {
+        let run = Run::new(options, staged.directory(), (&copies, Some(judge)));
+        let judged = run.bags(bags, &mut |_| ())?.judged();
+        if let Some(judge) = judged {
+            copies.settle(judge, lerobot::can_encode);
+        }
     }
-    let report = run.finish()?;
+    let report = loop {
+        let run = Run::new(options, staged.directory(), (&copies, None));
+        match run.bags(bags, progress).and_then(Run::finish) {
+            // One that cannot be decoded shows only now: the dataset is begun again, without copies of this video.
+            Err(TrainingError::Copy { feature, reason }) if copies.refuse(&feature, &reason) => {
+                drop(staged);
+                staged = Staged::begin(&options.folder)?;
+            }
+            report => break report?,
+        }
+    };
     staged.publish()?;
     Ok(report)
 }

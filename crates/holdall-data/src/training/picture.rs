@@ -1,5 +1,6 @@
 //! The images of a feature out of messages: as PNG or JPEG in a table, as plain pixels for a video, and some pixels for statistics.
 
+use super::copies::Recorded;
 use crate::export::ImageFields;
 use holdall_media::{
     compressed::{Compressed, file_pixels},
@@ -14,7 +15,7 @@ const SAMPLED_SIDE: u32 = 300;
 const SAMPLE_SIDE: u32 = 150;
 
 /// An image that is ready to be stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Picture {
     pub width: u32,
     pub height: u32,
@@ -27,6 +28,8 @@ pub(super) struct Picture {
     pub bytes: Vec<u8>,
     /// Some pixels, one channel after another in each.
     pub sample: Vec<u16>,
+    /// The message of recorded video that it is from.
+    pub recorded: Option<Recorded>,
 }
 
 /// The image of a message: plain pixels for a video, else a file.
@@ -73,6 +76,7 @@ fn stored(pixels: Pixels, file: Option<(&'static str, &[u8])>, is_video: bool) -
         extension,
         bytes: if is_video { pixels.bytes } else { bytes },
         sample,
+        recorded: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Messages as values and pictures, several at a time.
 
 use super::{
+    copies::Recorded,
     picture::{self, Picture},
     values::{Extractor, Number, Values},
 };
@@ -31,8 +32,22 @@ pub(super) enum Item {
     Picture(Picture),
 }
 
+/// A message whose video is decoded, and the message of recorded video that it was, where that is needed.
+pub(super) struct Message {
+    pub plain: BagMessage,
+    pub recorded: Option<Recorded>,
+}
+
+impl Message {
+    /// Bytes that it keeps in memory.
+    pub fn bytes(&self) -> usize {
+        let recorded = self.recorded.as_ref().map_or(0, |recorded| recorded.data.len());
+        self.plain.payload.len() + recorded
+    }
+}
+
 /// A message of a feature to read, with its number.
-pub(super) type Job = (usize, Arc<BagMessage>);
+pub(super) type Job = (usize, Arc<Message>);
 
 /// Its outcome.
 pub(super) type Rendered = Result<Arc<Item>, String>;
@@ -55,7 +70,11 @@ impl Source {
 /// Reads all messages; those of images in several threads.
 pub(super) fn render(sources: &mut [Source], jobs: &[Job], threads: usize) -> Vec<Rendered> {
     let read = |sources: &mut [Source], (feature, message): &Job| -> Rendered {
-        sources[*feature].read(&message.payload).map(Arc::new)
+        let mut item = sources[*feature].read(&message.plain.payload)?;
+        if let Item::Picture(picture) = &mut item {
+            picture.recorded.clone_from(&message.recorded);
+        }
+        Ok(Arc::new(item))
     };
     let images = jobs
         .iter()

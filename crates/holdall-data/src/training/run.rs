@@ -1,14 +1,16 @@
 //! Reads bags, makes frames, and gives them to the dataset.
 
 use super::{
-    Dataset, Episode, FeatureReport, Place, TrainingError, TrainingFormat, TrainingOptions, TrainingReport,
+    Copies, Dataset, Episode, FeatureReport, Place, TrainingError, TrainingFormat, TrainingOptions,
+    TrainingReport,
+    copies::{Judge, Recorded},
     divide,
     episodes::{Cut, Cutter},
     frames::{Frame, FrameRule, Sampler, Step},
     lerobot::LeRobot,
     mapping::{Divider, Missing},
-    picture,
-    render::{Item, Job, Rendered, Source, render},
+    picture::{self, Picture},
+    render::{Item, Job, Message, Rendered, Source, render},
     schema::{Column, Kind},
     values::Extractor,
     webdataset::WebDataset,
@@ -32,14 +34,19 @@ const COPIED_BYTES: usize = 64 << 10;
 pub(super) struct Run<'a> {
     options: &'a TrainingOptions,
     folder: &'a Path,
-    sampler: Sampler<Arc<BagMessage>>,
+    copies: &'a Copies,
+    /// With it nothing is decoded or written: episodes are judged.
+    judge: Option<Judge>,
+    sampler: Sampler<Arc<Message>>,
     /// How the features are read out of the bag at hand, and their types.
     sources: Vec<Source>,
     types: Vec<String>,
+    /// Messages of each feature so far.
+    counts: Vec<u64>,
     /// Decodes video of the bag at hand.
     plain: Option<Plain>,
     /// Frames that were not made yet, of the open episode.
-    pending: Vec<Frame<Arc<BagMessage>>>,
+    pending: Vec<Frame<Arc<Message>>>,
     pending_bytes: usize,
     open: Option<Open>,
     dataset: Option<(Box<dyn Dataset + 'a>, Vec<Column>)>,
@@ -58,7 +65,11 @@ struct Open {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(options: &'a TrainingOptions, folder: &'a Path) -> Self {
+    pub fn new(
+        options: &'a TrainingOptions,
+        folder: &'a Path,
+        (copies, judge): (&'a Copies, Option<Judge>),
+    ) -> Self {
         let mapping = &options.mapping;
         let rule = FrameRule {
             fps: mapping.fps,
@@ -74,6 +85,9 @@ impl<'a> Run<'a> {
         Self {
             options,
             folder,
+            copies,
+            judge,
+            counts: vec![0; mapping.features.len()],
             sampler: Sampler::new(rule, mapping.features.len()),
             sources: Vec::new(),
             types: Vec::new(),
@@ -93,8 +107,21 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Appends the episodes of all bags.
+    pub fn bags(mut self, bags: &BagSet, progress: &mut dyn FnMut(u64)) -> Result<Self, TrainingError> {
+        for bag in bags.bags() {
+            self.bag(bag, progress)?;
+        }
+        Ok(self)
+    }
+
+    /// What was found out about the episodes.
+    pub fn judged(self) -> Option<Judge> {
+        self.judge
+    }
+
     /// Appends the episodes of a bag.
-    pub fn bag(&mut self, bag: &Bag, progress: &mut dyn FnMut(u64)) -> Result<(), TrainingError> {
+    fn bag(&mut self, bag: &Bag, progress: &mut dyn FnMut(u64)) -> Result<(), TrainingError> {
         let bags = BagSet::from(vec![bag.clone()]);
         let mut decoders = Decoders::new(bags.clone());
         let messages = self.choice().messages(&bags, &mut decoders)?;
@@ -110,9 +137,11 @@ impl<'a> Run<'a> {
             let message = match message {
                 Ok(message) => message,
                 Err(ChoiceError::Stamp { topic, reason, .. }) => {
-                    let features = self.report.features.iter_mut();
-                    let of_topic = features.filter(|feature| feature.topic == topic);
-                    of_topic.for_each(|feature| failed(feature, reason.clone()));
+                    let features = self.report.features.iter_mut().zip(&mut self.counts);
+                    for (feature, count) in features.filter(|(feature, _)| feature.topic == topic) {
+                        *count += 1;
+                        failed(feature, reason.clone());
+                    }
                     continue;
                 }
                 Err(error) => {
@@ -124,6 +153,7 @@ impl<'a> Run<'a> {
             progress(self.messages);
             let stamp = message.stamp.as_nanos();
             let features = self.features_of(&message);
+            features.iter().for_each(|feature| self.counts[*feature] += 1);
             if let Some(last) = last.filter(|last| stamp < *last) {
                 let back = Duration::from_nanos(last.abs_diff(stamp));
                 for feature in features {
@@ -170,8 +200,11 @@ impl<'a> Run<'a> {
             });
             return Err(TrainingError::NoFrame { reason });
         };
-        for (feature, fit) in self.report.features.iter_mut().zip(self.sampler.fits()) {
+        let episodes = self.report.episodes.len() as u64;
+        let features = self.report.features.iter_mut().zip(self.sampler.fits());
+        for (number, (feature, fit)) in features.enumerate() {
             feature.fit = *fit;
+            feature.video = self.copies.report(number, episodes);
         }
         dataset.finish(&self.report)?;
         super::write_json(&self.folder.join(super::REPORT_FILE), &self.report)?;
@@ -238,11 +271,21 @@ impl<'a> Run<'a> {
 
     /// Gives a message to its features; a picture of a video as an image.
     fn push(&mut self, features: &[usize], stamp: i64, message: BagMessage) {
+        let followed = features.iter().find(|feature| self.copies.is_followed(**feature));
+        let recorded = followed.and_then(|feature| Recorded::read(&message, self.counts[*feature]));
         let decoded = match &mut self.plain {
+            _ if self.judge.is_some() => Ok(BagMessage {
+                payload: Bytes::new(),
+                ..message
+            }),
             Some(plain) if !features.is_empty() => plain.decode(message),
             _ => Ok(message),
         };
-        match decoded.map(|message| Arc::new(kept(message))) {
+        let message = decoded.map(|message| Message {
+            plain: kept(message),
+            recorded,
+        });
+        match message.map(Arc::new) {
             Ok(message) => features
                 .iter()
                 .for_each(|feature| self.sampler.push(*feature, stamp, Arc::clone(&message))),
@@ -357,13 +400,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn take(&mut self, frame: Frame<Arc<BagMessage>>) -> Result<(), TrainingError> {
+    fn take(&mut self, frame: Frame<Arc<Message>>) -> Result<(), TrainingError> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
         open.frames += 1;
         let is_long = open.frames >= self.options.mapping.frames_min();
-        self.pending_bytes += frame.1.iter().map(|message| message.payload.len()).sum::<usize>();
+        let bytes = frame.1.iter().map(|message| message.bytes());
+        self.pending_bytes += bytes.sum::<usize>();
         self.pending.push(frame);
         let is_full = self.pending_bytes >= BATCH_BYTES || self.pending.len() >= BATCH_FRAMES;
         if is_full && is_long {
@@ -382,10 +426,13 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         self.flush()?;
-        if let (Some(open), Some((dataset, _))) = (self.open.take(), &mut self.dataset)
-            && open.is_begun
-        {
-            dataset.end(&open.episode)?;
+        if let Some(open) = self.open.take().filter(|open| open.is_begun) {
+            if let Some((dataset, _)) = &mut self.dataset {
+                dataset.end(&open.episode)?;
+            }
+            if let Some(judge) = &mut self.judge {
+                judge.end();
+            }
             self.report.episodes.push(open.episode);
         }
         Ok(())
@@ -396,7 +443,10 @@ impl<'a> Run<'a> {
         let pending = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         let (jobs, places) = jobs(&pending);
-        let rendered = render(&mut self.sources, &jobs, self.options.threads);
+        let rendered = match self.judge {
+            Some(_) => jobs.iter().map(|(_, message)| judged_item(message)).collect(),
+            None => render(&mut self.sources, &jobs, self.options.threads),
+        };
         for ((feature, _), result) in jobs.iter().zip(&rendered) {
             if let Err(reason) = result {
                 failed(&mut self.report.features[*feature], reason.clone());
@@ -432,19 +482,26 @@ impl<'a> Run<'a> {
     }
 
     fn write(&mut self, at: i64, items: &[Arc<Item>]) -> Result<(), TrainingError> {
-        if self.dataset.is_none() {
+        if self.dataset.is_none() && self.judge.is_none() {
             self.dataset = Some(self.create(items)?);
         }
-        let (Some((dataset, _)), Some(open)) = (&mut self.dataset, &mut self.open) else {
+        let Some(open) = &mut self.open else {
             return Ok(());
         };
+        if let Some(judge) = &mut self.judge {
+            judge.frame(items);
+        }
         if !open.is_begun {
             open.is_begun = true;
             open.episode.episode = self.report.episodes.len() as u64;
             open.episode.start_ns = at;
-            dataset.begin(&open.episode)?;
+            if let Some((dataset, _)) = &mut self.dataset {
+                dataset.begin(&open.episode)?;
+            }
         }
-        dataset.frame(&open.episode, items)?;
+        if let Some((dataset, _)) = &mut self.dataset {
+            dataset.frame(&open.episode, items)?;
+        }
         open.episode.frames += 1;
         self.report.frames += 1;
         Ok(())
@@ -467,6 +524,7 @@ impl<'a> Run<'a> {
             folder: self.folder,
             mapping: &self.options.mapping,
             columns: columns.clone(),
+            copied: self.copies.copied(),
         };
         let dataset: Box<dyn Dataset + 'a> = match self.options.format {
             TrainingFormat::LeRobot => Box::new(LeRobot::create(place)?),
@@ -477,7 +535,7 @@ impl<'a> Run<'a> {
 }
 
 /// Each message that frames take, once for each feature, and for each frame the places of its messages in that list.
-fn jobs(frames: &[Frame<Arc<BagMessage>>]) -> (Vec<Job>, Vec<Vec<usize>>) {
+fn jobs(frames: &[Frame<Arc<Message>>]) -> (Vec<Job>, Vec<Vec<usize>>) {
     let mut jobs: Vec<Job> = Vec::new();
     let mut places: Vec<Vec<usize>> = Vec::with_capacity(frames.len());
     for (_, messages) in frames {
@@ -493,6 +551,14 @@ fn jobs(frames: &[Frame<Arc<BagMessage>>]) -> (Vec<Job>, Vec<Vec<usize>>) {
         places.push(of_frame);
     }
     (jobs, places)
+}
+
+/// A message by which an episode is judged.
+fn judged_item(message: &Message) -> Rendered {
+    Ok(Arc::new(Item::Picture(Picture {
+        recorded: message.recorded.clone(),
+        ..Picture::default()
+    })))
 }
 
 fn failed(report: &mut FeatureReport, reason: String) {

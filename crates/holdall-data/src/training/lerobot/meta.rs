@@ -47,8 +47,8 @@ pub(super) struct Meta<'a> {
     pub place: &'a Place<'a>,
     pub rows: &'a [EpisodeRow],
     pub tasks: &'a [String],
-    /// For each column that is a video, its codec.
-    pub codecs: &'a [Option<String>],
+    /// For each column that is a video, its codec and the format of its pixels.
+    pub codecs: &'a [Option<(String, String)>],
 }
 
 /// A column of `meta/episodes`.
@@ -256,12 +256,12 @@ impl Meta<'_> {
         for (column, codec) in self.place.columns.iter().zip(self.codecs) {
             let mut described = column.to_json();
             match (&column.kind, codec) {
-                (Kind::Images { width, height, .. }, Some(codec)) => {
+                (Kind::Images { width, height, .. }, Some((codec, pixel_format))) => {
                     described["info"] = json!({
                         "video.height": height,
                         "video.width": width,
                         "video.codec": codec,
-                        "video.pix_fmt": "yuv420p",
+                        "video.pix_fmt": pixel_format,
                         "video.fps": self.place.mapping.fps,
                         "video.channels": 3,
                         "has_audio": false,

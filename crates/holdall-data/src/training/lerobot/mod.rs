@@ -12,6 +12,7 @@ use super::{
     stats::Stats,
 };
 use data::DataFile;
+use holdall_media::elementary::Codec;
 use meta::{EpisodeRow, VideoPlace};
 use std::{path::PathBuf, sync::Arc};
 use video::Video;
@@ -32,6 +33,11 @@ pub(super) fn check(options: &TrainingOptions) -> Result<(), TrainingError> {
         video::codec(&options.mapping.video)?;
     }
     Ok(())
+}
+
+/// Whether videos can be encoded with a codec.
+pub(super) fn can_encode(codec: Codec) -> bool {
+    video::encoder_of(codec).is_ok()
 }
 
 /// Which file of many, in which folder.
@@ -122,10 +128,10 @@ pub(super) struct LeRobot<'a> {
 
 impl<'a> LeRobot<'a> {
     pub fn create(place: Place<'a>) -> Result<Self, TrainingError> {
-        let videos = place
-            .columns
-            .iter()
-            .map(|column| column.is_video.then(|| Video::new(&place, column)).transpose());
+        let videos = place.columns.iter().zip(&place.copied).map(|(column, copied)| {
+            let video = || Video::new(&place, column, copied.clone());
+            column.is_video.then(video).transpose()
+        });
         Ok(Self {
             videos: videos.collect::<Result<_, _>>()?,
             data: None,
@@ -194,7 +200,7 @@ impl Dataset for LeRobot<'_> {
             )?);
         }
         for video in self.videos.iter_mut().flatten() {
-            video.begin_episode()?;
+            video.begin_episode(episode.episode)?;
         }
         Ok(())
     }
@@ -205,7 +211,7 @@ impl Dataset for LeRobot<'_> {
         }
         for (video, item) in self.videos.iter_mut().zip(items) {
             if let (Some(video), Item::Picture(picture)) = (video, &**item) {
-                video.frame(&picture.bytes)?;
+                video.frame(picture)?;
             }
         }
         let task = self.task_number(&episode.task);
