@@ -6,6 +6,7 @@ import json
 import sys
 from bisect import bisect, bisect_left
 from collections.abc import Iterator
+from types import SimpleNamespace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Callable, SupportsIndex, overload
 
@@ -42,7 +43,7 @@ def image(msg: Any) -> Pixels:
 
     A ``sensor_msgs/msg/Image`` is a view of the message, in its encoding; planes of brightness and colour (``nv12``, ``nv21``, ``nv24``) are rows
     one after another, as OpenCV converts them. A ``sensor_msgs/msg/CompressedImage`` is decoded: colours are red, green, blue; compressed depth is
-    millimetres (16 bits) or metres (floats, NaN where nothing was measured), as the format text states.
+    millimetres (16 bits) or metres (floats, NaN where nothing was measured), as the format text states; planes are what the image was.
     """
     if not hasattr(msg, "encoding"):
         return _decoded(msg)
@@ -78,11 +79,9 @@ def _layout(encoding: str) -> tuple[str, int]:
 def _decoded(msg: Any) -> Pixels:
     """A ``sensor_msgs/msg/CompressedImage`` as an array of its own."""
     np = numpy()
-    height, width, encoding, pixels = _native.decode_image(_bytes(msg.data), msg.format)
-    number, channels = _layout(encoding)
-    shape = (height, width) if channels == 1 else (height, width, channels)
-    found: Pixels = np.frombuffer(pixels, dtype=np.dtype(number).newbyteorder("<")).reshape(shape)
-    return found
+    height, width, encoding, is_bigendian, step, data = _native.decode_image(_bytes(msg.data), msg.format)
+    pixels = np.frombuffer(data, np.uint8)
+    return image(SimpleNamespace(height=height, width=width, encoding=encoding, is_bigendian=is_bigendian, step=step, data=pixels))
 
 
 def _bytes(data: Any) -> bytes:

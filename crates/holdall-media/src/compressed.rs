@@ -1,10 +1,14 @@
-//! The image in a `sensor_msgs/msg/CompressedImage`: a JPEG, PNG or WebP file, or depth as `compressed_depth_image_transport` packs it.
+//! The image in a `sensor_msgs/msg/CompressedImage`: a JPEG, PNG or WebP file, depth as `compressed_depth_image_transport` packs it, or planes.
 //!
 //! Depth has a head of 12 bytes: a number that no reader needs, and two floats A and B. After it is a PNG of 16 bits, or RVL (Wilson, "Fast
 //! lossless depth image compression", 2017) after its width and height. The meaning of its numbers depends on the encoding before compression, which
 //! is the first word of the format text: millimetres for `16UC1`, and for `32FC1` the inverse depth: A / (number - B) is metres.
 
-use crate::pixels::{Pixels, millimetres};
+use crate::{
+    carried::Image,
+    pixels::{Pixels, convert, millimetres},
+    planes,
+};
 use std::io::Cursor;
 
 const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -14,7 +18,7 @@ pub const DEPTH_HEAD_BYTES: usize = 12;
 /// Most pixels of an image: larger sizes in damaged headers are not allocated.
 const PIXELS_MAX: usize = 1 << 28;
 /// The same for RVL, in which a few bytes may stand for any number of empty pixels.
-const RVL_PIXELS_MAX: usize = 1 << 26;
+pub(crate) const RVL_PIXELS_MAX: usize = 1 << 26;
 
 /// Whether data begins as a PNG or a JPEG does.
 pub fn is_file(data: &[u8]) -> bool {
@@ -28,6 +32,8 @@ pub enum Compressed<'a> {
     File(&'static str, &'a [u8]),
     /// Depth, which is not stored as a file.
     Depth(Depth),
+    /// An image of any encoding, without loss.
+    Image(DecodedImage),
 }
 
 /// A depth image.
@@ -50,10 +56,13 @@ impl<'a> Compressed<'a> {
     /// Reads the data of a message. Files are recognized by their first bytes, whatever the format text states.
     ///
     /// # Errors
-    /// One clause for data that is neither a file nor depth, and for depth that is damaged or has an unknown encoding.
+    /// One clause for data that is none of them, and for depth and planes that are damaged or have an unknown encoding.
     pub fn read(data: &'a [u8], format: &str) -> Result<Self, String> {
         let (encoding, transport) = format.split_once(';').unwrap_or(("", format));
         let (encoding, transport) = (encoding.trim(), transport.trim());
+        if transport == planes::FORMAT {
+            return planes::decode(data, encoding).map(Self::Image);
+        }
         let states_depth = transport.starts_with("compressedDepth");
         let packed = data.get(DEPTH_HEAD_BYTES..).unwrap_or_default();
         let is_png = packed.starts_with(PNG_MAGIC);
@@ -77,6 +86,18 @@ impl<'a> Compressed<'a> {
                 "a compressed image ({format:?}) is neither JPEG, PNG nor WebP: it begins with {}",
                 begin(data)
             ))
+        }
+    }
+
+    /// The pixels, decoded.
+    ///
+    /// # Errors
+    /// One clause: a file that is damaged or not decoded, an encoding that is not shown.
+    pub fn pixels(&self) -> Result<Pixels, String> {
+        match self {
+            Self::File(extension, bytes) => file_pixels(extension, bytes),
+            Self::Depth(depth) => Ok(depth.pixels()),
+            Self::Image(image) => convert(&image.image()),
         }
     }
 }
@@ -263,13 +284,32 @@ pub struct DecodedImage {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// `mono8`, `rgb8`, `rgba8`, `mono16`, `rgb16`, `rgba16`; for depth `16UC1` (millimetres) or `32FC1` (metres).
-    pub encoding: &'static str,
-    /// The pixels without padding, little endian.
+    /// `mono8`, `rgb8`, `rgba8`, `mono16`, `rgb16`, `rgba16`; for depth `16UC1` (millimetres) or `32FC1` (metres); of planes any one.
+    pub encoding: String,
+    /// The order of bytes, 0 but for planes.
+    pub is_bigendian: u8,
+    /// Bytes in a row, without padding but for planes.
+    pub step: u32,
+    /// All rows.
     pub data: Vec<u8>,
 }
 
-/// Decodes the data of a `sensor_msgs/msg/CompressedImage`: JPEG, PNG, or depth of `compressed_depth_image_transport`.
+impl DecodedImage {
+    /// The same as a message has it.
+    pub fn image(&self) -> Image<'_> {
+        Image {
+            height: self.height,
+            width: self.width,
+            encoding: &self.encoding,
+            is_bigendian: self.is_bigendian,
+            step: self.step,
+            data: &self.data,
+            ..Image::default()
+        }
+    }
+}
+
+/// Decodes the data of a `sensor_msgs/msg/CompressedImage`: JPEG, PNG, depth of `compressed_depth_image_transport`, or planes.
 ///
 /// # Errors
 /// One clause for data that cannot be decoded.
@@ -283,10 +323,13 @@ pub fn decode_image(data: &[u8], format: &str) -> Result<DecodedImage, String> {
             return Ok(DecodedImage {
                 width,
                 height,
-                encoding: "32FC1",
+                encoding: "32FC1".to_owned(),
+                is_bigendian: 0,
+                step: width.saturating_mul(4),
                 data: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
             });
         }
+        Compressed::Image(image) => return Ok(image),
         Compressed::Depth(depth) => (depth.pixels(), true),
         Compressed::File(extension, bytes) => (file_pixels(extension, bytes)?, !std::ptr::eq(bytes, data)),
     };
@@ -309,7 +352,9 @@ pub fn decode_image(data: &[u8], format: &str) -> Result<DecodedImage, String> {
     Ok(DecodedImage {
         width: pixels.width,
         height: pixels.height,
-        encoding,
+        encoding: encoding.to_owned(),
+        is_bigendian: 0,
+        step: (data.len() / pixels.height.max(1) as usize) as u32,
         data,
     })
 }
@@ -552,14 +597,20 @@ mod tests {
     #[test]
     fn decoded_images_are_those_of_plain_image_messages() {
         let decoded = decode_image(&png(2, &[1, 0x0203]), "mono16; png compressed").unwrap();
-        assert_eq!((decoded.encoding, decoded.data), ("mono16", vec![1, 0, 3, 2]));
+        assert_eq!(
+            (decoded.encoding.as_str(), decoded.data),
+            ("mono16", vec![1, 0, 3, 2])
+        );
         let data = [head(0.0, 0.0), png(2, &[1, 0x0203])].concat();
         let decoded = decode_image(&data, "16UC1; compressedDepth png").unwrap();
-        assert_eq!((decoded.encoding, decoded.data), ("16UC1", vec![1, 0, 3, 2]));
+        assert_eq!(
+            (decoded.encoding.as_str(), decoded.data),
+            ("16UC1", vec![1, 0, 3, 2])
+        );
         let data = [head(100.0, 0.0), png(1, &[50])].concat();
         let decoded = decode_image(&data, "32FC1; compressedDepth").unwrap();
         assert_eq!(
-            (decoded.encoding, decoded.data),
+            (decoded.encoding.as_str(), decoded.data),
             ("32FC1", 2_f32.to_le_bytes().to_vec())
         );
     }

@@ -619,7 +619,9 @@ pub fn decode_video(units: &[Vec<u8>], format: &str, first: usize) -> Result<Vec
     let images = pictures.into_iter().map(|picture| DecodedImage {
         width: picture.width,
         height: picture.height,
-        encoding: "rgb8",
+        encoding: "rgb8".to_owned(),
+        is_bigendian: 0,
+        step: picture.width.saturating_mul(3),
         data: picture.bytes,
     });
     Ok(images.collect())

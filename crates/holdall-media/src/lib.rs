@@ -8,6 +8,7 @@ pub(crate) mod likeness;
 pub mod mp4;
 pub mod picture_file;
 pub mod pixels;
+pub mod planes;
 pub mod recode;
 pub mod similarity;
 

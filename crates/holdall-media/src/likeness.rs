@@ -2,7 +2,7 @@
 
 use crate::{
     carried::{COMPRESSED_IMAGE, Coded, IMAGE, Image},
-    compressed::{Compressed, file_pixels},
+    compressed::Compressed,
     pixels::{Pixels, convert},
 };
 use holdall_model::recoding::Likeness;
@@ -240,10 +240,7 @@ pub(crate) fn pixels(type_name: &str, payload: &[u8]) -> Result<Pixels, String> 
         IMAGE => convert(&Image::read(payload).map_err(|error| error.to_string())?),
         COMPRESSED_IMAGE => {
             let coded = Coded::read(type_name, payload).map_err(|error| error.to_string())?;
-            match Compressed::read(coded.data, coded.format)? {
-                Compressed::File(extension, bytes) => file_pixels(extension, bytes),
-                Compressed::Depth(depth) => Ok(depth.pixels()),
-            }
+            Compressed::read(coded.data, coded.format)?.pixels()
         }
         other => Err(format!(
             "messages of {other} have no SSIM; those of {IMAGE} and {COMPRESSED_IMAGE} have"

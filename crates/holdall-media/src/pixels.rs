@@ -76,6 +76,33 @@ fn named(encoding: &str) -> Option<Layout> {
     })
 }
 
+/// Bytes of a number and numbers of a pixel of an encoding, also of OpenCV's names that are not shown, as `16SC1`. Two pixels share the differences of
+/// colour of `yuv422`, and a plane of them has pairs.
+pub(crate) fn numbers(encoding: &str) -> Option<(usize, usize)> {
+    Some(match layout(encoding) {
+        Some(Layout::Bytes(channels, _)) => (1, channels),
+        Some(Layout::Words(channels, _)) => (2, channels),
+        Some(Layout::Depth) => (4, 1),
+        Some(Layout::Yuv(_)) => (1, 4),
+        Some(Layout::Planes { .. }) => (1, 2),
+        None => {
+            let (bits, channels) = encoding.split_once(['U', 'S', 'F'])?;
+            let channels: u16 = channels
+                .strip_prefix('C')?
+                .trim_matches(['(', ')'])
+                .parse()
+                .ok()?;
+            let place = ["8", "16", "32", "64"].iter().position(|known| *known == bits)?;
+            (1 << place, usize::from(channels.max(1)))
+        }
+    })
+}
+
+/// Whether images of an encoding can be converted.
+pub(crate) fn is_shown(encoding: &str) -> bool {
+    layout(encoding).is_some()
+}
+
 /// Why an encoding is not written. PNG and JPEG are unsigned: negative values would become large ones.
 fn unknown(encoding: &str) -> String {
     if matches!(encoding.as_bytes(), [b'1'..=b'9', .., b'S', b'C', b'1'..=b'9']) {

@@ -99,7 +99,7 @@ pub struct Recoding {
     pub from: String,
     /// The type after.
     pub into: String,
-    /// `h264`, `h265`, `rvl`, `cloudini`, `columns`; `none` where messages got their first form again.
+    /// `h264`, `h265`, `rvl`, `planes`, `cloudini`, `columns`; `none` where messages got their first form again.
     pub codec: String,
     /// The settings of the encoder.
     pub settings: String,

@@ -439,20 +439,24 @@ pub(crate) fn defined(type_name: &str, text: Option<String>) -> Result<(TypePlan
     Ok((plan, definition))
 }
 
-/// Decodes the data of a `sensor_msgs/msg/CompressedImage`: height, width, the encoding and the pixels of the `sensor_msgs/msg/Image` that it is.
+/// Decodes the data of a `sensor_msgs/msg/CompressedImage`: height, width, encoding, order of bytes, bytes in a row, and the data of the
+/// `sensor_msgs/msg/Image` that it is.
 #[pyfunction]
 pub(crate) fn decode_image<'py>(
     py: Python<'py>,
     data: Vec<u8>,
     format: &str,
-) -> PyResult<(u32, u32, &'static str, Bound<'py, PyBytes>)> {
+) -> PyResult<(u32, u32, String, u8, u32, Bound<'py, PyBytes>)> {
     let found = detached(py, || holdall::export::decode_image(&data, format))?;
     let image = found.map_err(PyValueError::new_err)?;
+    let data = PyBytes::new(py, &image.data);
     Ok((
         image.height,
         image.width,
         image.encoding,
-        PyBytes::new(py, &image.data),
+        image.is_bigendian,
+        image.step,
+        data,
     ))
 }
 

@@ -78,7 +78,7 @@ pub struct CompressArguments {
     #[arg(long, value_name = "LEVEL", default_value = "default")]
     pub level: Level,
 
-    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], av1 or vp9 with quality=0 to 63 [default: 32], or lossless, also for depth of 16 bits; may be given several times, the first that matches counts
+    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], av1 or vp9 with quality=0 to 63 [default: 32], or lossless, also for depth, floats and 16 bits; may be given several times, the first that matches counts
     #[arg(
         long,
         value_name = "TOPICS=CODEC",

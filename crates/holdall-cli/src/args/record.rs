@@ -314,7 +314,7 @@ pub struct CompressionArguments {
     #[arg(long, value_name = "TOPIC=CODEC", num_args = 1..)]
     pub topic_compression: Vec<String>,
 
-    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], av1 or vp9 with quality=0 to 63 [default: 32], or lossless, also for depth of 16 bits; may be given several times, the first that matches counts
+    /// Encode the images of these topics as video by ffmpeg, what cannot be stays: h264 or h265 with quality=0 (best) to 51 [default: 23], av1 or vp9 with quality=0 to 63 [default: 32], or lossless, also for depth, floats and 16 bits; may be given several times, the first that matches counts
     ///
     /// What cannot be encoded, or not in time, is recorded unchanged; "holdall info" and "holdall audit" have the account. preset=NAME is the encoder's, ultrafast to veryslow; encoder=NAME (h264_nvenc, h264_vaapi, ...) or encoder=hardware is tried first. What snapshots and events write at once is more than an encoder takes: most of it stays images
     #[arg(long, value_name = "TOPICS=CODEC", value_parser = recode::Rule::video, action = clap::ArgAction::Append)]

@@ -131,7 +131,7 @@ impl Sink for ImageSink {
         } else if self.source == Source::Compressed {
             match fields.compressed().map_err(ExportError::message)? {
                 Compressed::File(extension, bytes) => return self.write_file(message, extension, bytes),
-                Compressed::Depth(depth) => depth.pixels(),
+                packed => packed.pixels().map_err(ExportError::message)?,
             }
         } else {
             fields.pixels().map_err(ExportError::message)?

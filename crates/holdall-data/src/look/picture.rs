@@ -88,7 +88,6 @@ fn image(plan: &TypePlan, payload: &[u8], options: &PictureOptions) -> Result<Pi
         fields.pixels()?
     } else {
         match fields.compressed()? {
-            Compressed::Depth(depth) => depth.pixels(),
             Compressed::File("png", bytes) if is_deep_grey(bytes) => png_pixels(bytes)?,
             Compressed::File(extension, bytes) => {
                 let content_type = match extension {
@@ -102,6 +101,7 @@ fn image(plan: &TypePlan, payload: &[u8], options: &PictureOptions) -> Result<Pi
                     about: json!({"kind": "image", "encoding": fields.stated()}),
                 });
             }
+            packed => packed.pixels()?,
         }
     };
     of_pixels(&pixels, options, fields.stated())

@@ -49,7 +49,7 @@ pub(super) fn read(plan: &TypePlan, payload: &[u8], is_video: bool) -> Result<Pi
             let pixels = plain_colours(file_pixels(extension, bytes)?);
             stored(pixels, Some((extension, bytes)), is_video)
         }
-        Compressed::Depth(depth) => stored(depth.pixels(), None, is_video),
+        packed => stored(plain_colours(packed.pixels()?), None, is_video),
     }
 }
 

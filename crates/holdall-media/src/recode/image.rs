@@ -35,7 +35,7 @@ impl Taken {
     }
 }
 
-fn form_of(image: &Image<'_>) -> ImageForm {
+pub(super) fn form_of(image: &Image<'_>) -> ImageForm {
     ImageForm {
         width: image.width,
         height: image.height,
@@ -135,7 +135,7 @@ impl Frame {
             Compressed::File(extension, bytes) if std::ptr::eq(bytes, coded.data) => {
                 file_pixels(extension, bytes)?
             }
-            Compressed::File(..) | Compressed::Depth(_) => return Err("it is compressed depth".to_owned()),
+            _ => return Err("it is compressed depth, or planes".to_owned()),
         };
         Ok(Self {
             taken: Taken::of(&coded.head),

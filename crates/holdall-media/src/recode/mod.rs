@@ -4,7 +4,6 @@ mod behind;
 mod cloud;
 mod compare;
 mod decoder;
-mod depth;
 mod encoder;
 mod image;
 #[cfg(feature = "openh264")]
@@ -12,6 +11,7 @@ mod inside;
 mod live;
 mod playing;
 mod rule;
+mod still;
 mod verify;
 mod video;
 mod worker;
@@ -53,7 +53,7 @@ use std::{
 /// Messages of a topic that are ready and not yet written. A segment that is done waits here while the next one is made.
 const READY_MAX: usize = 32;
 
-/// Images of a topic that are tried to know its depth.
+/// Images of a topic that are tried to know what holds them.
 const TRIED_MAX: usize = 100;
 
 /// Publishers of a topic that are decoded at a time.
@@ -398,17 +398,15 @@ fn add_encoded(all: &mut BTreeMap<String, Recoding>, mut recoding: Recoding) {
     all.insert(recoding.topic.clone(), recoding);
 }
 
-/// Whether the first good image of a topic has 16 bits a pixel.
-fn is_deep(inputs: &BagSet, topic: &TopicInfo) -> bool {
+/// Whether the first good image of a topic is one that lossless video does not hold.
+fn has_stills(inputs: &BagSet, topic: &TopicInfo) -> bool {
     if topic.type_name != IMAGE {
         return false;
     }
     let messages = inputs.messages(&of_topic(&topic.name)).filter_map(Result::ok);
-    let mut frames = messages
-        .take(TRIED_MAX)
-        .map(|message| image::Frame::read(&message));
-    let first = frames.find_map(Result::ok);
-    first.is_some_and(|frame| frame.pixels.is_deep)
+    let mut tried = messages.take(TRIED_MAX);
+    let found = tried.find_map(|message| still::is_needed(&message));
+    found == Some(true)
 }
 
 fn of_topic(name: &str) -> MessageFilter {
@@ -443,9 +441,9 @@ impl Recoder {
                 How::Cloud(options) => Stream::new(inputs, topic, COMPRESSED_CLOUD, move || {
                     Box::new(cloud::Encoder::new(options))
                 }),
-                How::Video(options) if options.quality.is_none() && is_deep(inputs, topic) => {
+                How::Video(options) if options.quality.is_none() && has_stills(inputs, topic) => {
                     Stream::new(inputs, topic, COMPRESSED_IMAGE, || {
-                        Box::new(depth::Encoder::default())
+                        Box::new(still::Encoder::default())
                     })
                 }
                 How::Video(options) => Stream::new(inputs, topic, options.carrier.type_name(), move || {
@@ -482,7 +480,7 @@ impl Recoder {
                     Stream::new(inputs, topic, into, decoder).by_publisher()
                 }
                 (COMPRESSED_IMAGE, Some(form)) => Stream::new(inputs, topic, IMAGE, move || {
-                    Box::new(depth::Decoder::new(form.clone()))
+                    Box::new(still::Decoder::new(form.clone()))
                 }),
                 _ => continue,
             };

@@ -1,9 +1,9 @@
 //! Video and compressed clouds as images and clouds while a bag is played: each topic is decoded in a thread of its own, from the key frame before.
 
 use super::{
-    Coder, Key, Source, cloud, decoder, depth, encoded_in, expect_few, gid_of,
+    Coder, Key, Source, cloud, decoder, encoded_in, expect_few, gid_of,
     image::{Frame, restored},
-    narrow,
+    narrow, still,
 };
 use crate::{
     carried::{COMPRESSED_IMAGE, COMPRESSED_VIDEO, FFMPEG_PACKET, IMAGE, definition, video_unit},
@@ -34,7 +34,8 @@ enum Become {
     Images(Option<ImageForm>),
     /// Image files, as before.
     Files,
-    Depth(ImageForm),
+    /// Images that are encoded each on its own.
+    Stills(ImageForm),
     Clouds,
 }
 
@@ -42,12 +43,12 @@ impl Become {
     /// `None` for a topic that stays. `last`: what was done to it last.
     fn of(topic: &TopicInfo, last: Option<&Recoding>, inputs: &BagSet) -> Result<Option<Self>, ReadError> {
         let image = last.and_then(|recoding| recoding.image.clone());
-        let is_rvl = last.is_some_and(|recoding| Codec::named(&recoding.codec).is_none());
+        let are_stills = last.is_some_and(|recoding| Codec::named(&recoding.codec).is_none());
         let is_file = last.is_some_and(|recoding| recoding.from == COMPRESSED_IMAGE);
         let is_video = || Video::new(inputs, topic, &MessageFilter::default()).is_video();
         Ok(match topic.type_name.as_str() {
             COMPRESSED_CLOUD => Some(Self::Clouds),
-            COMPRESSED_IMAGE if is_rvl => image.map(Self::Depth),
+            COMPRESSED_IMAGE if are_stills => image.map(Self::Stills),
             COMPRESSED_IMAGE if !is_video()? => None,
             COMPRESSED_VIDEO | FFMPEG_PACKET | COMPRESSED_IMAGE if is_file => Some(Self::Files),
             COMPRESSED_VIDEO | FFMPEG_PACKET | COMPRESSED_IMAGE => Some(Self::Images(image)),
@@ -62,7 +63,7 @@ impl Become {
 
     const fn type_name(&self) -> &'static str {
         match self {
-            Self::Images(_) | Self::Depth(_) => IMAGE,
+            Self::Images(_) | Self::Stills(_) => IMAGE,
             Self::Files => COMPRESSED_IMAGE,
             Self::Clouds => CLOUD,
         }
@@ -173,7 +174,7 @@ impl Reading {
             match into {
                 Become::Images(form) => Box::new(decoder::Decoder::new(form).urgent().after_head(head)),
                 Become::Files => Box::new(decoder::Decoder::new(None).into_files().after_head(head)),
-                Become::Depth(form) => Box::new(depth::Decoder::new(form)),
+                Become::Stills(form) => Box::new(still::Decoder::new(form)),
                 Become::Clouds => Box::new(cloud::Decoder),
             }
         })

@@ -1,6 +1,6 @@
 //! The thread of a topic that is recorded: it has the encoder, and gives back what that made.
 
-use super::{Coder, How, Key, Made, Sent, cloud, depth, encoder::Refused, image::Frame, video};
+use super::{Coder, How, Key, Made, Sent, cloud, encoder::Refused, still, video};
 use crate::{carried::COMPRESSED_IMAGE, cloud::COMPRESSED_CLOUD, ffmpeg::Stop};
 use bytes::Bytes;
 use holdall_bag::reader::BagMessage;
@@ -225,9 +225,8 @@ impl Work {
                 return Some((Box::new(encoder), into));
             }
         };
-        let is_deep = || Frame::read(first).map(|frame| frame.pixels.is_deep);
-        if options.quality.is_none() && is_deep().ok()? {
-            return Some((Box::new(depth::Encoder::after(&self.before)), COMPRESSED_IMAGE));
+        if options.quality.is_none() && still::is_needed(first)? {
+            return Some((Box::new(still::Encoder::after(&self.before)), COMPRESSED_IMAGE));
         }
         let encoder = video::Encoder::new(options.clone(), &self.stop);
         let encoder = encoder.live_after(&self.before, self.span, &self.refused);
