@@ -6,8 +6,8 @@ import json
 import sys
 from bisect import bisect, bisect_left
 from collections.abc import Iterator
-from types import SimpleNamespace
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Callable, SupportsIndex, overload
 
 from . import _html, _native
