@@ -363,22 +363,55 @@ def write_large(path):
     assert path.stat().st_size > 64_000_000
 
 
-def bytes_read(process):
-    """Bytes that a process has read so far, from whatever it reads."""
+def bytes_read(process, count="rchar"):
+    """Bytes that a process has read so far, from whatever it reads; `read_bytes` are those that came from a disk."""
     counts = dict(line.split(": ") for line in Path(f"/proc/{process}/io").read_text().splitlines())
-    return int(counts["rchar"])
+    return int(counts[count])
+
+
+def read_by(*command):
+    """What a run shows, and the bytes that it reads, from whatever it reads and from a disk."""
+    program = subprocess.Popen([HOLDALL, *command], stdout=subprocess.PIPE, text=True, errors="replace")
+    shown = program.stdout.read()
+    # The process has ended and is not yet waited for: its count of bytes is still kept.
+    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+    read, from_disk = bytes_read(program.pid), bytes_read(program.pid, "read_bytes")
+    assert program.wait() == 0
+    return shown, read, from_disk
+
+
+def forget(path):
+    """Drops a file from the page cache."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def test_a_timeline_comes_from_the_index(tmp_path):
     path = tmp_path / "large.mcap"
     write_large(path)
-    program = subprocess.Popen([HOLDALL, "info", "--timeline", path], stdout=subprocess.PIPE, text=True)
-    shown = program.stdout.read()
-    # The process has ended and is not yet waited for: its count of bytes is still kept.
-    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
-    read = bytes_read(program.pid)
-    assert program.wait() == 0
+    shown, read, _ = read_by("info", "--timeline", path)
     lanes = {line.split(" ")[0]: line.split("|")[1] for line in shown.splitlines() if line.startswith(("/early", "/steady"))}
     assert lanes["/steady"].count("█") == len(lanes["/steady"]), shown
     assert lanes["/early"].rstrip() == "█" * (len(lanes["/early"]) // 4), shown
     assert read < 8_000_000
+
+
+def test_a_copy_reads_its_input_once(tmp_path):
+    """A file larger than the page cache would come from the disk twice."""
+    path = tmp_path / "large.mcap"
+    write_large(path)
+    _, read, _ = read_by("convert", path, "-o", tmp_path / "copy")
+    assert path.stat().st_size < read < 1.1 * path.stat().st_size
+    payload = bytes([0, 1, 0, 0]) + bytes(200_000)
+    assert digests(tmp_path / "copy") == {topic: (count, hashlib.md5(payload * count).hexdigest()) for topic, count in (("/early", 80), ("/steady", 320))}
+
+
+def test_one_message_of_a_cold_bag_reads_little_of_it(tmp_path):
+    path = tmp_path / "large.mcap"
+    write_large(path)
+    for begin in "0", "1.5":
+        forget(path)
+        _, read, from_disk = read_by("cat", "--raw", "-n", "1", "--start-offset", begin, path)
+        # What the system itself reads ahead is counted, too.
+        assert read < 8_000_000 and from_disk < 16_000_000, (begin, read, from_disk)

@@ -14,6 +14,11 @@ use std::{
 pub const WINDOW_BYTES: usize = 1 << 20;
 /// Windows that are read, or wait, at once.
 const WINDOW_COUNT: usize = 6;
+/// Bytes that the system is asked to read after those that are being read. Its own reading ahead has one request at a time, and on many
+/// disks no more than 128 KiB: plain reads of a cold file had 0.64 to 0.78 GB/s, and have 1.22 to 1.60 GB/s with this.
+const AHEAD_BYTES: u64 = 16 << 20;
+/// Bytes that it is asked for at once.
+const STEP_BYTES: u64 = 2 << 20;
 
 /// A file, window by window. It holds at most six windows of 1 MiB.
 pub struct ReadAhead {
@@ -34,8 +39,6 @@ struct Thread {
 impl ReadAhead {
     /// Begins to read `file` from its start.
     pub fn new(file: Arc<File>) -> Self {
-        // No `expect_read`: the system's own reading ahead uses large pages, an `expect_read` small ones. 0.6
-        // GB took 0.37-0.59 s of system time with it, and take 0.05-0.08 s without.
         file.expect_sequential_reads();
         let thread = if file.len_bytes() > WINDOW_BYTES as u64 {
             Thread::start(&file)
@@ -85,9 +88,13 @@ impl Thread {
         let handle = std::thread::Builder::new()
             .name("holdall-read".to_owned())
             .spawn(move || {
-                let mut position = 0;
+                let (mut position, mut asked) = (0, 0);
                 // Ends when the other side is dropped, or has nothing more to get.
                 for window in empty_out {
+                    while !file.is_remote() && asked < file.len_bytes().min(position + AHEAD_BYTES) {
+                        file.expect_read(asked, STEP_BYTES);
+                        asked += STEP_BYTES;
+                    }
                     let read = read_window(&file, position, window);
                     let is_last = read.as_ref().map_or(true, Vec::is_empty);
                     position += read.as_ref().map_or(0, |window| window.len() as u64);

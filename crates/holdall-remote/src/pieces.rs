@@ -16,8 +16,9 @@ const GAP_BYTES_MAX: u64 = 1 << 20;
 const GAP_PART: u64 = 10;
 /// A read below this is made larger at both ends: the parts that describe a file are close together.
 const SMALL_BYTES: u64 = 64 << 10;
-/// Bytes that are requested ahead of a reader from front to back.
-const AHEAD_BYTES: u64 = 16 * PART_BYTES;
+/// Bytes that are requested ahead of a reader from front to back: more than the sixteen requests that are made at once, which are answered side by
+/// side, so that the next ones begin while the reader waits for the oldest.
+const AHEAD_BYTES: u64 = 24 * PART_BYTES;
 /// This many adjacent reads in a row count as reading from front to back.
 const STREAK: u32 = 4;
 /// Bytes kept after they were read.
@@ -371,7 +372,7 @@ mod tests {
     fn a_read_from_front_to_back_is_ahead_of_its_reader_and_memory_is_bounded() {
         let mut pieces = pieces();
         let first = pieces.expect_sequential();
-        assert_eq!(first.len(), 16, "before the first read");
+        assert_eq!(first.len(), 24, "before the first read");
         answer(&mut pieces, &first);
         assert!(pieces.expect_sequential().is_empty(), "once");
         let (mut at, mut requested, mut window) = (0, AHEAD_BYTES, vec![0; MIB as usize]);

@@ -220,10 +220,17 @@ impl File {
 
     /// Advises the kernel that these bytes will be read soon, so that it fetches them now.
     pub fn expect_read(&self, offset: u64, len_bytes: u64) {
+        /// What the kernel fetches at one request: at least a device's largest transfer, which is this long on small ones; the rest is ignored.
+        const REQUEST_BYTES: u64 = 512 << 10;
         match &self.place {
-            // Advice only: failing is harmless.
             Place::Local(file) => {
-                let _ = fadvise(file, offset, NonZeroU64::new(len_bytes), Advice::WillNeed);
+                let end = offset.saturating_add(len_bytes);
+                let mut at = offset;
+                while let Some(left) = NonZeroU64::new(end.saturating_sub(at).min(REQUEST_BYTES)) {
+                    // Advice only: failing is harmless.
+                    let _ = fadvise(file, at, Some(left), Advice::WillNeed);
+                    at += left.get();
+                }
             }
             // For a sealed file these offsets are slightly off.
             Place::Remote(object) => object.expect(offset, len_bytes),

@@ -1,7 +1,8 @@
 //! Tests of the operations on files: bounds, atomic writes, names.
 
 use super::{file_system::reports_failed_writes, *};
-use std::{fs, io, io::Write};
+use crate::clock::{Clock, SystemClock};
+use std::{fs, io, io::Write, os::fd::AsRawFd, time::Duration};
 
 #[test]
 fn a_file_system_is_synced_where_the_kernel_reports_failed_writes() {
@@ -201,4 +202,46 @@ fn missing_file_and_directory_name_their_path() {
     assert_eq!(list_dir(&path).unwrap_err().path, path);
     let error = File::open(dir.path()).unwrap_err();
     assert!(error.to_string().contains("it is not a regular file"), "{error}");
+}
+
+/// Pages of a file that are in the page cache.
+fn cached_pages(file: &fs::File, bytes: usize) -> usize {
+    let mut pages = vec![0u8; bytes.div_ceil(4096)];
+    // SAFETY: a mapping of its own, which is not read; the list has a byte for each of its pages, which have 4096 bytes or more.
+    unsafe {
+        let start = libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
+        assert_ne!(start, libc::MAP_FAILED);
+        assert_eq!(libc::mincore(start, bytes, pages.as_mut_ptr()), 0);
+        libc::munmap(start, bytes);
+    }
+    pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
+#[test]
+fn all_expected_bytes_are_fetched_however_many() {
+    const BYTES: usize = 48 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, vec![7; BYTES]).unwrap();
+    let plain = fs::File::open(&path).unwrap();
+    plain.sync_all().unwrap();
+    let all = cached_pages(&plain, BYTES);
+    rustix::fs::fadvise(&plain, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    if cached_pages(&plain, BYTES) > all / 10 {
+        return; // A file system in memory.
+    }
+    File::open(&path).unwrap().expect_read(0, BYTES as u64);
+    let begin = SystemClock.monotonic();
+    while cached_pages(&plain, BYTES) < all {
+        let waited = SystemClock.monotonic() - begin;
+        assert!(waited < Duration::from_secs(60), "not all of it was fetched");
+        std::thread::yield_now();
+    }
 }

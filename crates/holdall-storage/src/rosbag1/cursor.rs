@@ -12,6 +12,7 @@ use crate::{
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
+    ops::Range,
     sync::Arc,
 };
 
@@ -41,6 +42,8 @@ pub(super) struct Cursor {
     /// Time of the next message, index of its part, position in the list of active parts.
     heads: BinaryHeap<Reverse<(i64, usize, usize)>>,
     loaded_bytes: u64,
+    /// The bytes that the system was asked to read last.
+    asked: Range<u64>,
     /// Damage that was found but not returned yet.
     damages: VecDeque<StorageError>,
 }
@@ -70,6 +73,7 @@ impl Cursor {
             free: Vec::new(),
             heads: BinaryHeap::new(),
             loaded_bytes: 0,
+            asked: 0..0,
             damages: VecDeque::new(),
         }
     }
@@ -121,8 +125,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Asks the system to read ahead while the current messages are processed.
-    fn read_ahead(&self) {
+    /// Asks the system to read ahead while the current messages are processed; it searches all pages that it is asked for again.
+    fn read_ahead(&mut self) {
         let extents = &self.index.extents;
         let Some(first) = self.pending.last() else {
             return;
@@ -131,7 +135,16 @@ impl Cursor {
         let start = extents[*first].start;
         let last = self.pending.iter().rev().nth(16).unwrap_or(first);
         let span = extents[*last].start.saturating_sub(start).max(1 << 20);
-        self.index.source.will_need(start, span.min(READ_AHEAD_BYTES));
+        let end = start + span.min(READ_AHEAD_BYTES);
+        let next = if self.asked.contains(&start) {
+            self.asked.end
+        } else {
+            start
+        };
+        if next < end {
+            self.index.source.will_need(next, end - next);
+            self.asked = start..end;
+        }
     }
 
     fn push_head(&mut self, time: i64, extent: usize, slot: usize) {

@@ -11,14 +11,8 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
-/// Read-ahead in bytes of the file.
-const READ_AHEAD_BYTES: u64 = 16 << 20;
-
-/// Read-ahead in a bucket: sixteen requests of 4 MiB.
-const REMOTE_READ_AHEAD_BYTES: u64 = 64 << 20;
-
-/// Read-ahead in a bucket after the second extent; it doubles with each further one.
-const REMOTE_FIRST_BYTES: u64 = 8 << 20;
+/// How often the read-ahead doubles until it has its full length.
+const DOUBLINGS: u32 = 3;
 
 /// An extent whose messages are being returned.
 struct Active {
@@ -46,7 +40,7 @@ pub(super) struct Cursor {
     /// Extents at the end of `pending` that the system was asked to read, and their bytes.
     asked: usize,
     asked_bytes: u64,
-    /// Extents that were loaded from a bucket.
+    /// Extents after which the file was read ahead.
     activated: u32,
 }
 
@@ -96,9 +90,7 @@ impl Cursor {
 
     fn activate(&mut self, extent: Extent) -> StorageResult<()> {
         let (records, entries) = Records::find(&self.index, self.options, &extent, &self.wanted)?;
-        if records.loaded_bytes > 0 {
-            self.read_ahead();
-        }
+        self.read_ahead(records.loaded_bytes > 0);
         let Some(first) = entries.first() else {
             return Ok(());
         };
@@ -121,19 +113,21 @@ impl Cursor {
     }
 
     /// Asks the system to read ahead while the current messages are processed: each extent once, because the system searches all its pages
-    /// for those that it lacks (a fifth of the time of a pass, when it was asked again for each extent).
-    fn read_ahead(&mut self) {
-        let bytes_max = if self.index.source.is_remote() {
-            self.activated = self.activated.saturating_add(1);
-            remote_read_ahead_bytes(self.activated)
-        } else {
-            READ_AHEAD_BYTES
-        };
-        while self.asked_bytes < bytes_max {
+    /// for those that it lacks (a fifth of the time of a pass, when it was asked again for each extent). Where extents are not loaded whole, only
+    /// those whose messages are all wanted are read ahead, with their message indexes.
+    fn read_ahead(&mut self, is_loaded: bool) {
+        let source = &self.index.source;
+        self.activated = self.activated.saturating_add(1);
+        let bytes_max = source.read_ahead_bytes();
+        while self.asked_bytes < read_ahead_bytes(self.activated, bytes_max) {
             let Some((_, extent)) = self.pending.iter().rev().nth(self.asked) else {
                 return;
             };
-            self.index.source.will_need(extent.start, extent.length);
+            if is_loaded {
+                source.will_need(extent.start, extent.length.min(bytes_max));
+            } else if self.wanted.takes_all(extent) {
+                source.will_need(extent.start, extent.length_with_indexes().min(bytes_max));
+            }
             self.asked += 1;
             self.asked_bytes += extent.length;
         }
@@ -217,11 +211,11 @@ impl Cursor {
     }
 }
 
-/// How far ahead of the extent with this number, from 1 on, a bucket is read: a caller that wants one message pays for no other.
-fn remote_read_ahead_bytes(activated: u32) -> u64 {
+/// How far to read ahead of the extent with this number, from 1 on: a caller that wants one message pays for no other.
+fn read_ahead_bytes(activated: u32, bytes_max: u64) -> u64 {
     match activated.checked_sub(2) {
         None => 0,
-        Some(doubled) => (REMOTE_FIRST_BYTES << doubled.min(3)).min(REMOTE_READ_AHEAD_BYTES),
+        Some(doubled) => bytes_max >> DOUBLINGS.saturating_sub(doubled),
     }
 }
 

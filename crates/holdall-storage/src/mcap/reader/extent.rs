@@ -299,6 +299,14 @@ impl Records {
         Ok(Self::in_memory(source, extent.start + records_start, records))
     }
 
+    /// The bytes of a chunk's records as the file has them; `None` where those in memory are decompressed or missing.
+    pub(crate) fn as_stored(&self, parts: &ChunkParts) -> Option<&[u8]> {
+        let bytes = self.source.as_memory().filter(|_| parts.compression.is_empty())?;
+        // A file in memory has its chunks within it; both ends were checked against its length.
+        let stored = &bytes[self.start as usize..self.end as usize];
+        (stored.len() as u64 == parts.stored).then_some(stored)
+    }
+
     /// Finds the wanted messages, in file order or by time.
     pub fn entries(&self, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
         let mut entries = Vec::new();

@@ -146,6 +146,13 @@ pub(crate) struct Extent {
     pub indexes_end: u64,
 }
 
+impl Extent {
+    /// Its length up to the end of its message indexes.
+    pub fn length_with_indexes(&self) -> u64 {
+        self.indexes_end.saturating_sub(self.start).max(self.length)
+    }
+}
+
 /// Kinds of [`Extent`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ExtentKind {

@@ -123,6 +123,12 @@ impl Source {
         self.as_file().is_some_and(File::is_remote)
     }
 
+    /// How far to read ahead: from a disk, so that it always has requests; from a bucket sixteen requests of 4 MiB, and eight that begin while the
+    /// oldest is not answered yet.
+    pub(crate) fn read_ahead_bytes(&self) -> u64 {
+        if self.is_remote() { 96 << 20 } else { 16 << 20 }
+    }
+
     /// Advises the system that these bytes will be read soon.
     pub(crate) fn will_need(&self, offset: u64, len: u64) {
         if let Content::File(file) = &self.content {

@@ -21,8 +21,8 @@ use crate::{
 use holdall_io::output::OutputFile;
 use std::collections::BTreeMap;
 
-/// So many bytes in a bucket are copied at once: they were announced, and are dropped soon after they were first read.
-const REMOTE_RUN_BYTES: u64 = 4 << 20;
+/// Compressed chunks of this many bytes are copied at once: soon after they were checked, while they are in memory.
+const RUN_BYTES: u64 = 4 << 20;
 /// A rebuilt chunk is closed from this many bytes on, if its source was larger.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 
@@ -130,11 +130,6 @@ impl<'a, 'd> Copier<'a, 'd> {
     /// Copies or unpacks one extent.
     fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
         let index = &self.inputs[input].index;
-        // Reads from a bucket were announced before.
-        if !index.source.is_remote() {
-            let next = extent.start + extent.length;
-            index.source.will_need(next, extent.length.min(16 << 20));
-        }
         let records = Records::load(index, READER, extent)?;
         if self.codec.is_none()
             && self.numbers.is_kept[input]
@@ -145,7 +140,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         {
             let (head, parts) = chunk_head(&index.source, extent)?;
             if parts.times == times {
-                return self.copy(input, extent, &head, parts, &indexes);
+                return self.copy(input, extent, &records, &head, parts, &indexes);
             }
         }
         self.unpack(input, extent, wanted, &records)
@@ -156,27 +151,23 @@ impl<'a, 'd> Copier<'a, 'd> {
         &mut self,
         input: usize,
         extent: &Extent,
+        records: &Records,
         head: &[u8],
         parts: ChunkParts,
         indexes: &Indexes,
     ) -> StorageResult<()> {
-        let source = &self.inputs[input].index.source;
-        let follows = self
-            .run
-            .as_ref()
-            .is_some_and(|run| run.input == input && run.end == extent.start);
-        if !follows {
-            self.end_run()?;
-            self.run = Some(Run {
-                input,
-                start: extent.start,
-                end: extent.start,
-            });
-        }
-        let at = self.position();
-        if let Some(run) = &mut self.run {
-            run.end = indexes.end;
-        }
+        let at = match records.as_stored(&parts) {
+            // Not read again: a large file is no longer in the page cache by the end.
+            Some(stored) => {
+                self.end_run()?;
+                let at = self.out.len_bytes();
+                for part in [head, stored, &indexes.bytes] {
+                    self.out.append(part)?;
+                }
+                at
+            }
+            None => self.continue_run(input, extent.start, indexes.end)?,
+        };
         self.tail.sum(head);
         let crc = Some(parts.crc).filter(|crc| parts.compression.is_empty() && *crc != 0);
         self.tail.sum_known(crc, extent.length - head.len() as u64);
@@ -201,16 +192,25 @@ impl<'a, 'd> Copier<'a, 'd> {
         );
         self.copied_chunks += 1;
         self.copied_bytes += indexes.end - extent.start;
-        let run_bytes = self.run.as_ref().map_or(0, |run| run.end - run.start);
-        if source.is_remote() && run_bytes >= REMOTE_RUN_BYTES {
+        if self.run_bytes() >= RUN_BYTES {
             self.end_run()?;
         }
         Ok(())
     }
 
-    /// The output offset of the next byte, including bytes that are still to be copied.
-    fn position(&self) -> u64 {
-        self.out.len_bytes() + self.run.as_ref().map_or(0, |run| run.end - run.start)
+    /// Has bytes of an input copied with those before them; returns their offset in the output.
+    fn continue_run(&mut self, input: usize, start: u64, end: u64) -> StorageResult<u64> {
+        let follows = |run: &Run| run.input == input && run.end == start;
+        if !self.run.as_ref().is_some_and(follows) {
+            self.end_run()?;
+        }
+        let at = self.out.len_bytes() + self.run_bytes();
+        self.run.get_or_insert(Run { input, start, end }).end = end;
+        Ok(at)
+    }
+
+    fn run_bytes(&self) -> u64 {
+        self.run.as_ref().map_or(0, |run| run.end - run.start)
     }
 
     fn end_run(&mut self) -> StorageResult<()> {

@@ -164,10 +164,11 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
         })
         .collect::<StorageResult<Vec<&SpliceInput>>>()?;
     let numbers = Numbers::assign(inputs, choice, path)?;
-    let wanted: Vec<Wanted> = (0..inputs.len())
-        .map(|input| wanted(inputs, choice, input))
-        .collect();
+    let wanted = (0..inputs.len()).map(|input| wanted(inputs, choice, input));
+    let wanted: Vec<Wanted> = wanted.collect();
     let planned = planned(inputs, choice, &wanted)?;
+    let mut ahead = Ahead::default();
+    ahead.announce(inputs, &planned, 0);
     let mut out = disk.create_new(path, copied_bytes(&wanted, &planned))?;
     let mut tail = Tail::default();
     let mut begin = MAGIC.to_vec();
@@ -183,7 +184,6 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
     tail.put(&mut out, &numbers.records)?;
     let mut copier = Copier::new(inputs, &numbers, choice, codec.as_ref(), &mut out, &mut tail);
     let mut done = 0;
-    let mut ahead = Ahead::default();
     for (input, extent) in &planned {
         ahead.announce(inputs, &planned, done);
         copier.extent_or_leave_out(*input, extent, &wanted[*input])?;
@@ -210,10 +210,7 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
     Ok(spliced)
 }
 
-/// Bytes of extents that are requested from a bucket before they are needed.
-const AHEAD_BYTES: u64 = 64 << 20;
-
-/// Announces the extents of inputs in a bucket in the order in which they are copied, so that their requests overlap.
+/// Announces extents in the order in which they are copied, so that the disk reads, or a bucket's requests overlap, meanwhile.
 #[derive(Default)]
 struct Ahead {
     next: usize,
@@ -221,17 +218,16 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Announces extents up to [`AHEAD_BYTES`] past the finished ones.
+    /// Announces extents as far past the finished ones as their source is read ahead.
     fn announce(&mut self, inputs: &[&SpliceInput], planned: &[(usize, Extent)], done: u64) {
-        while self.bytes < done.saturating_add(AHEAD_BYTES)
-            && let Some((input, extent)) = planned.get(self.next)
-        {
+        while let Some((input, extent)) = planned.get(self.next) {
             let source = &inputs[*input].index.source;
-            if source.is_remote() {
-                // Message indexes are copied with their chunk.
-                let end = extent.indexes_end.max(extent.start + extent.length);
-                source.will_need(extent.start, end - extent.start);
+            let bytes_max = source.read_ahead_bytes();
+            if self.bytes >= done.saturating_add(bytes_max) {
+                return;
             }
+            // Message indexes are copied with their chunk.
+            source.will_need(extent.start, extent.length_with_indexes().min(bytes_max));
             self.bytes += extent.length;
             self.next += 1;
         }
