@@ -7,6 +7,6 @@ disk="--disk-limit 510MB/s --limit-total 500MB"
 run() { "$holdall" bench run "$@"; }
 run A6 $disk --scale 0.1 --repeat 3 --recorder holdall --case '100 × 50 KB' --out "$out"
 run C1 $disk --scale 0.15 --repeat 3 --transport iceoryx2 --no-affinity --out "$out"
-run storage $disk --sizes 10KiB --total 200MB --repeat 3 --out "$out/B1" \
-    --configs mcap_default,mcap_crate,mcap_nocrc,mcap_crate_nocrc,sqlite_default,sqlite_bare_default,leveldb_default
-run D3 --scale 0.2 --repeat 3 --middleware cyclone,tcp,udp --case ', 0 % loss' --case ', 10 % loss' --out "$out"
+run storage $disk --sizes 10KiB --total 200MB --repeat 5 --out "$out/B1" \
+    --configs mcap_default,mcap_crate,mcap_nocrc,mcap_crate_nocrc,sqlite_default,sqlite_bare_default
+run D3 --scale 0.2 --repeat 5 --middleware cyclone,tcp,udp --case ', 0 % loss' --case ', 10 % loss' --out "$out"

@@ -230,7 +230,7 @@ class VideoFrames(Frames):
     def between(self, start: Any = None, end: Any = None) -> VideoFrames:
         """Those of a part of the time; see :meth:`Topic.between`."""
         first_time, end_time = self.topic.bag._bounds(start, end)
-        is_whole = len(self._numbers) == len(self.topic)
+        is_whole = self._numbers == range(len(self.topic))
         if first_time is not None and is_whole and (read := self._from_key(first_time)):
             # The times of all other pictures are not read.
             topic = self.topic._narrowed(self.topic._selection.within(read[0].time, end_time))
@@ -251,19 +251,27 @@ class VideoFrames(Frames):
             begins: dict[str | None, int | None] = {}
             for message in filter(is_video, read):
                 publisher = _gid(message)
-                begins[publisher] = message.time if _native.begins_video(*_picture(message)) else begins.get(publisher)
+                try:
+                    is_begin = _native.begins_video(*_picture(message))
+                except ValueError:
+                    is_begin = False
+                begins[publisher] = message.time if is_begin else begins.get(publisher)
             found = [begin for begin in begins.values() if begin is not None]
             if found and len(found) == len(begins):
                 return [message for message in read if message.time >= min(found)]
         return []
 
     def _listed_before(self, time: int) -> list[int]:
-        """The last key frame before a time that the bag lists, if there is one: whole milliseconds, rounded down."""
-        for entry in json.loads((self.topic.bag._about.get("custom_data") or {}).get("holdall.recoded", "[]")):
-            if entry["topic"] == self.topic.name and entry.get("keys"):
-                keys = list(accumulate(map(int, entry["keys"].split())))
-                return [key * 1_000_000 for key in keys[: bisect(keys, time // 1_000_000)][-1:]]
-        return []
+        """The last key frame before a time that the bag lists, if it is near: whole milliseconds, rounded down. A damaged list is none."""
+        listed: list[int] = []
+        try:
+            for entry in json.loads((self.topic.bag._about.get("custom_data") or {}).get("holdall.recoded", "[]")):
+                if entry["topic"] == self.topic.name and entry.get("keys"):
+                    keys = list(accumulate(map(int, entry["keys"].split())))
+                    listed += [key * 1_000_000 for key in keys[: bisect(keys, time // 1_000_000)][-1:]]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return []
+        return [key for key in sorted(listed)[-1:] if time - key <= _KEY_SPANS[-1]]
 
     def __iter__(self) -> Iterator[Pixels]:
         for number in self._numbers:

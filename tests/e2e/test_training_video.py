@@ -141,7 +141,7 @@ def test_a_camera_has_one_codec_where_only_some_episodes_are_copied(tmp_path, wo
     for name, bags, copied, reason, pixels in (
         ("parameters", [fits, other], 1, "episode 1: its video has other parameters than that of copied episodes", ("h264", "yuv420p")),
         ("range", [other, other], 2, None, ("h264", "yuvj420p")),
-        ("mixed", [other, half], 0, 'episode 1: a frame repeats a picture: fewer come than fps, or one is missing; no others are copied: h264 of "yuvj420p" is not encoded here', ("av1", "yuv420p")),
+        ("mixed", [other, half], 0, 'episode 1: a frame repeats a picture: fewer come than fps, or one is missing; so no episode is copied: h264 of "yuvj420p" is not encoded here', ("av1", "yuv420p")),
     ):
         report, files = export(world, bags, name)
         assert report["features"][0]["video"] == {"copied": copied, "encoded": 2 - copied} | ({"first_reason": reason} if reason else {}), name

@@ -172,6 +172,7 @@ def test_pictures_of_video_are_images_in_any_order(store, make, tmp_path, monkey
     assert len(part) == 5 and all(same(found, 10 + 7 * place) for place, found in enumerate(part)) and same(part[1:][0], 17)
     between = images.between(START + 400 * MS, START + 500 * MS)
     assert list(between.times) == list(plain.between(START + 400 * MS, START + 500 * MS).times) and same(between[0], 10)
+    assert list(images[::-1].between(START + 400 * MS, START + 500 * MS).times) == list(between.times)[::-1]
     # Pictures that depend on a lost one are refused.
     with (tmp_path / "lost.mcap").open("wb") as out, next((tmp_path / "small").glob("*.mcap")).open("rb") as small:
         lossy = McapWriter(out)

@@ -284,11 +284,11 @@ pub struct DecodedImage {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// `mono8`, `rgb8`, `rgba8`, `mono16`, `rgb16`, `rgba16`; for depth `16UC1` (millimetres) or `32FC1` (metres); of planes any one.
+    /// `mono8`, `rgb8`, `rgba8`, `mono16`, `rgb16`, `rgba16`; for depth `16UC1` (millimetres) or `32FC1` (metres); for planes any.
     pub encoding: String,
-    /// The order of bytes, 0 but for planes.
+    /// The order of bytes, 0 except for planes.
     pub is_bigendian: u8,
-    /// Bytes in a row, without padding but for planes.
+    /// Bytes in a row, without padding, except for planes.
     pub step: u32,
     /// All rows.
     pub data: Vec<u8>,

@@ -485,7 +485,15 @@ pub fn version(stop: &Stop) -> Result<String, FfmpegError> {
 /// The format of a video's pixels, as `ffmpeg` names it (`yuv420p`), from a key frame with its parameters; `None` where it does not say.
 pub fn pixel_format(codec: Codec, key: &[u8]) -> Option<String> {
     let mut command = Command::new(PROGRAM);
-    command.args(["-hide_banner", "-max_pixels", PIXELS_MAX, "-f", codec.stream(), "-i", "-"]);
+    command.args([
+        "-hide_banner",
+        "-max_pixels",
+        PIXELS_MAX,
+        "-f",
+        codec.stream(),
+        "-i",
+        "-",
+    ]);
     let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::null()).ok()?;
     ffmpeg.limit();
     // Without an output it ends when it knows its input, maybe before it has read all.

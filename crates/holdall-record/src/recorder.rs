@@ -18,7 +18,7 @@ use holdall_io::{
     main_memory::available_memory_bytes,
     os::DiskMode,
     sealed::Seal,
-    survivor::{buffers, ordinary},
+    survivor::buffers,
 };
 use holdall_model::{
     cache::{Backlog, CacheRoom, Release},
@@ -296,11 +296,7 @@ impl Recording {
                 match backlog.note(self.view.parts.cache.held_bytes(), now) {
                     Release::Nothing => {}
                     Release::Unused => buffers::free_unused_buffers(),
-                    Release::Idle => {
-                        self.view.parts.cache.free_idle();
-                        buffers::free_idle_buffers();
-                        ordinary::free_idle_buffers();
-                    }
+                    Release::Idle => self.view.parts.cache.free_idle(),
                 }
             }
             if self.view.parts.drain.has_failed() {

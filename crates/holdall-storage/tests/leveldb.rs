@@ -222,12 +222,8 @@ fn many(dir: &Path) -> (Writing, Vec<(String, i64, Vec<u8>)>) {
     (writing, expected)
 }
 
-#[test]
-fn the_real_leveldb_reads_what_we_write() {
-    let dir = tempfile::tempdir().unwrap();
-    let (writing, expected) = many(dir.path());
-    let path = writing.finish();
-    assert!(read(&path) == expected);
+/// Has the real LevelDB read a database, and compares each message.
+fn assert_leveldb_reads(path: &Path, expected: &[(String, i64, Vec<u8>)]) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let venv = std::env::var_os("HOLDALL_VENV").map_or_else(|| repository.join(".venv"), PathBuf::from);
     let python = venv.join("bin/python");
@@ -242,7 +238,7 @@ fn the_real_leveldb_reads_what_we_write() {
     // keys. Then the read is retried.
     let read_by_leveldb = || {
         let mut command = Command::new("timeout");
-        command.arg("20").arg(&python).arg(&script).arg(&path);
+        command.arg("20").arg(&python).arg(&script).arg(path);
         command.output().unwrap()
     };
     let hung = Some(124);
@@ -271,7 +267,16 @@ fn the_real_leveldb_reads_what_we_write() {
     lines.sort_unstable();
     assert!(found == lines);
     // LevelDB has opened it, moved logs and written manifests: the content is unchanged.
+    assert!(read(path) == expected);
+}
+
+#[test]
+fn the_real_leveldb_reads_what_we_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writing, expected) = many(dir.path());
+    let path = writing.finish();
     assert!(read(&path) == expected);
+    assert_leveldb_reads(&path, &expected);
 }
 
 #[test]
@@ -447,27 +452,31 @@ fn many_messages_with_one_stamp_at_the_end_of_time_are_all_kept() {
     assert_eq!(stamps.len(), 4_000);
 }
 
-/// Large messages have their own tables before, between and after the others, even out of order.
 #[test]
 fn a_taken_stamp_is_found_in_a_table_that_is_on_its_way_to_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let mut writing = begin(dir.path(), &["/t"], None);
+    let mut expected = Vec::new();
     // Several tables, and messages that wait for the next one.
-    let payload = vec![7; 100 << 10];
-    let again = [0, 200, 398];
-    for stamp in (0..400).step_by(2).chain(again) {
-        writing.write(0, stamp, &payload);
+    for stamp in (0..400).step_by(2) {
+        let payload = payload(stamp, 100 << 10);
+        writing.write(0, stamp as i64, &payload);
+        expected.push(("/t".to_owned(), stamp as i64, payload));
     }
-    let mut found: Vec<i64> = read(&writing.finish())
-        .iter()
-        .map(|(_, stamp, _)| *stamp)
-        .collect();
+    for stamp in [0, 200, 398] {
+        let payload = payload(stamp + 1000, 100 << 10);
+        writing.write(0, stamp as i64, &payload);
+        expected.push(("/t".to_owned(), stamp as i64 + 1, payload));
+    }
+    let path = writing.finish();
+    let mut found = read(&path);
     found.sort_unstable();
-    let mut expected: Vec<i64> = (0..400).step_by(2).chain(again.map(|stamp| stamp + 1)).collect();
     expected.sort_unstable();
-    assert_eq!(found, expected);
+    assert!(found == expected);
+    assert_leveldb_reads(&path, &expected);
 }
 
+/// Large messages have their own tables before, between and after the others, even out of order.
 #[test]
 fn large_messages_are_kept_beside_small_ones() {
     let dir = tempfile::tempdir().unwrap();

@@ -142,23 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn the_rival_has_the_same_codec_level_and_threads() {
-        let options = |config: &str| StorageOptions {
-            config: Some(config.to_owned()),
-            compression_threads: 2,
-            ..StorageOptions::default()
-        };
-        let rival = |config| of_rival(&options(config)).unwrap();
-        let zstd = rival("compression: Zstd\ncompressionLevel: Slow");
-        assert!(matches!(zstd.compression, Some(mcap::Compression::Zstd)));
-        assert_eq!((zstd.compression_level, zstd.compression_threads), (5, 2));
-        let lz4 = rival("compression: Lz4");
-        assert!(matches!(lz4.compression, Some(mcap::Compression::Lz4)));
-        assert_eq!(lz4.compression_level, 0);
-        assert!(rival("compression: None").compression.is_none());
-    }
-
-    #[test]
     fn codecs_shrink_compressible_content() {
         for config in ["compression: Zstd", "compression: Lz4"] {
             let text = speed(Content::Text, config).unwrap();

@@ -180,8 +180,8 @@ impl Copies {
         is_any.then(|| Judge(self.0.iter().map(|_| Judged::default()).collect()))
     }
 
-    /// Decides when all episodes were judged: a camera has one codec and one format of pixels. `can_encode`: whether episodes that are no copies can
-    /// have that codec.
+    /// Decides when all episodes were judged: a camera has one codec and one format of pixels. `can_encode`: whether episodes that are encoded can have
+    /// that codec.
     pub fn settle(&mut self, judge: Judge, can_encode: impl Fn(Codec) -> bool) {
         for (camera, judged) in self.0.iter_mut().zip(judge.0) {
             if !std::mem::take(&mut camera.is_open) {
@@ -194,10 +194,11 @@ impl Copies {
             let pixel_format = pixel_format(codec, &key).unwrap_or_default();
             let is_same = pixel_format == PIXEL_FORMAT && can_encode(codec);
             if pixel_format.is_empty() || (judged.episodes.contains(&false) && !is_same) {
-                let reason = camera.reason.take().unwrap_or_default();
+                let before = camera.reason.take();
+                let before = before.map_or_else(String::new, |reason| format!("{reason}; so "));
                 let name = codec.name();
                 camera.reason = Some(format!(
-                    "{reason}; no others are copied: {name} of {pixel_format:?} is not encoded here"
+                    "{before}no episode is copied: {name} of {pixel_format:?} is not encoded here"
                 ));
                 continue;
             }
@@ -223,7 +224,7 @@ impl Copies {
         self.0.iter().map(|camera| camera.copied.clone()).collect()
     }
 
-    /// What became of the recorded video of a feature in so many episodes.
+    /// What became of the recorded video of a feature in the first `episodes`.
     pub fn report(&self, feature: usize, episodes: u64) -> Option<VideoReport> {
         let camera = self.0.get(feature).filter(|camera| camera.is_recorded)?;
         let copies = camera.copied.iter().flat_map(|copied| &copied.episodes);

@@ -1,7 +1,8 @@
 //! Training data out of bags: frames at a fixed rate, divided into episodes, as datasets of `LeRobot` (version 3) and `WebDataset`.
 //!
-//! A [`Mapping`] names the features. Messages are read once, in time order; only those that a frame takes are decoded. Memory is bounded by
-//! the frames that are made together, an episode's numbers, and a row for each episode.
+//! A [`Mapping`] names the features. Messages are read in time order, once more before that where recorded video may be copied, and again where a copy
+//! turns out to be impossible; only those that a frame takes are decoded. Memory is bounded by the frames that are made together, an episode's numbers,
+//! and a row for each episode.
 
 mod copies;
 mod divide;

@@ -162,16 +162,18 @@ pub fn release(start: NonNull<u8>) -> bool {
     true
 }
 
-/// Gives the memory of free buffers back, one after the other: to be called when a backlog is over. No thread waits for it.
-pub fn free_idle_buffers() {
+/// Gives the memory of free buffers back.
+pub(super) fn free_idle_buffers() {
     free_ready(READY_MAX);
 }
 
-/// As [`free_idle_buffers`], of the buffers that were free ever since the last call: a backlog that becomes smaller releases more than is received.
+/// Gives the memory of those buffers back that were free ever since the last call: a backlog that becomes smaller frees more of them than it takes.
 pub fn free_unused_buffers() {
     let unused = |area: &mut Area| {
         let now = area.ready.len();
-        std::mem::replace(&mut area.ready_least, now).min(now)
+        let unused = area.ready_least.min(now);
+        area.ready_least = now - unused;
+        unused
     };
     let count = lock(&AREAS).iter_mut().map(unused).sum();
     free_ready(count);

@@ -42,6 +42,12 @@ use std::{
     },
 };
 
+/// Gives the memory of all free buffers back, one after the other: to be called when a backlog is over. No thread waits for it.
+pub fn free_idle_buffers() {
+    buffers::free_idle_buffers();
+    ordinary::free_idle_buffers();
+}
+
 /// Directory of regions when the user names none: memory on every Linux.
 pub const DIRECTORY: &str = "/dev/shm";
 

@@ -140,8 +140,8 @@ pub fn release(start: NonNull<u8>) -> bool {
     true
 }
 
-/// Gives the memory of free buffers back, one after the other: to be called when a backlog is over. No thread waits for it.
-pub fn free_idle_buffers() {
+/// Gives the memory of free buffers back.
+pub(super) fn free_idle_buffers() {
     let Some(Some(buffers)) = BUFFERS.get() else {
         return;
     };

@@ -115,7 +115,21 @@ impl Decoder {
 fn decode(form: &ImageForm, payload: &[u8]) -> Result<Vec<u8>, String> {
     let coded = Coded::read(COMPRESSED_IMAGE, payload).map_err(|error| error.to_string())?;
     match Compressed::read(coded.data, coded.format)? {
-        Compressed::Depth(depth) => Ok(restored(form, &Taken::of(&coded.head), &depth.pixels())),
+        Compressed::Depth(depth) => {
+            // A merged topic has one account, maybe of images in another encoding; the message states its own.
+            let encoding = coded.format.split(';').next().unwrap_or_default().trim();
+            let is_bigendian = if encoding == form.encoding {
+                form.is_bigendian
+            } else {
+                0
+            };
+            let form = ImageForm {
+                encoding: encoding.to_owned(),
+                is_bigendian,
+                ..form.clone()
+            };
+            Ok(restored(&form, &Taken::of(&coded.head), &depth.pixels()))
+        }
         Compressed::Image(image) => {
             let head = coded.head;
             Ok(Image {

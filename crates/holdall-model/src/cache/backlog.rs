@@ -17,7 +17,7 @@ const UNUSED_INTERVAL: Duration = Duration::from_secs(1);
 pub enum Release {
     /// None.
     Nothing,
-    /// What was not used since the last time: the backlog lasts.
+    /// Buffers of the shared region that were not used since the last time: the backlog lasts.
     Unused,
     /// All that is not in use: the backlog is over.
     Idle,

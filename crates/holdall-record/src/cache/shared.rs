@@ -6,7 +6,7 @@ use super::{
     returned::{Returned, Sums},
 };
 use holdall_bag::{rescue::list_ranges, writer::SteadyOf};
-use holdall_io::mutex::lock;
+use holdall_io::{mutex::lock, survivor};
 use holdall_model::{
     message::{Loan, Payload},
     time::Timestamp,
@@ -439,10 +439,11 @@ impl SharedCache {
         self.ready.notify_one();
     }
 
-    /// Frees the segments that a backlog needed and that are not needed now.
+    /// Frees the segments and buffers that a backlog needed and that are not needed now.
     pub(crate) fn free_idle(&self) {
         let idle = self.lock().cache.take_idle();
         drop(idle);
+        survivor::free_idle_buffers();
     }
 
     /// Refuses messages from now on; its contents can still be taken. Messages of an undumped ring are counted as evicted.

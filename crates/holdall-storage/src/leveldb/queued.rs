@@ -12,7 +12,7 @@ use std::path::Path;
 /// A large message's checksum is computed over steps that stay in the first-level cache until they are copied.
 const STEP_BYTES: usize = 8 << 10;
 
-/// Messages of so many bytes become a table that the queue writes and makes durable. A smaller one, of which each of many topics may have one, waits in
+/// Messages of this many bytes together become a table that the queue writes and makes durable. A smaller one, of which each of many topics may have one, waits in
 /// the page cache for a sync of all.
 const QUEUED_BYTES_MIN: usize = 1 << 20;
 /// Such a table is handed over in pieces of about this length, which stay in the second-level cache until they are copied.

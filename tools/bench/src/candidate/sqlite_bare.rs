@@ -10,14 +10,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// rosbag2's two ways to write, and one that no power cut takes a transaction from.
+/// rosbag2's two ways to write, and one whose transactions are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlitePreset {
     /// No journal on disk, no sync before the end.
     Default,
     /// Write-ahead log, synced at checkpoints: a power cut damages nothing, and may take the last transactions.
     Resilient,
-    /// Rollback journal, synced at each transaction, as holdall's `resilient`: a power cut takes no transaction.
+    /// Rollback journal, synced at each transaction, as holdall's `resilient`: a power cut takes at most the last one.
     Durable,
 }
 
