@@ -101,11 +101,11 @@ impl Objects for Bucket {
 }
 
 /// Longer than the chunks that are read whole from a bucket.
-const CHUNK_BYTES: usize = 20 << 20;
-const CHUNKS: u64 = 5;
-const MESSAGES: u64 = CHUNKS * 20;
+const CHUNK_BYTES: usize = 25 << 20;
+const CHUNKS: u64 = 4;
+const MESSAGES: u64 = CHUNKS * 25;
 
-/// Five chunks with messages of 1 MiB of two topics.
+/// Four chunks with messages of 1 MiB of two topics.
 fn object(name: &str) -> (McapReader, Noted) {
     let messages: Vec<Message> = (0..MESSAGES)
         .map(|number| Message {
@@ -113,7 +113,7 @@ fn object(name: &str) -> (McapReader, Noted) {
             publish_time: number,
             sequence: number as u32,
             topic: if number % 2 == 0 { "/left" } else { "/right" }.into(),
-            payload: vec![number as u8; CHUNK_BYTES / 20],
+            payload: vec![number as u8; CHUNK_BYTES / 25],
         })
         .collect();
     let topics = ["/left", "/right"].map(|name| channel(name, "sensor_msgs/msg/Image"));
