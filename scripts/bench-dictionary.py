@@ -28,7 +28,7 @@ def imu(number, is_of_steps):
     if is_of_steps:
         steps = np.radians(500 / 32768), 8 * 9.81 / 32768
         turning, pull = np.round(turning / steps[0]) * steps[0], np.round(pull / steps[1]) * steps[1]
-        # As drivers have it that know no orientation.
+        # Drivers without an orientation send this.
         orientation, covariance = [0, 0, 0, 1], [-1] + [0] * 8
     for value in (*orientation, *covariance, *turning, *(1e-4 * one for one in DIAGONAL), *pull, *(4e-4 * one for one in DIAGONAL)):
         out.put("<f8", value)

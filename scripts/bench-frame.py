@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long it takes to a decoded picture at a random time of a long bag of video.
+"""How long it takes to get a decoded picture at a random time of a long bag of video.
 
     scripts/bench-frame.py HOLDALL VIDEO FOLDER [--gigabytes 20] [--seeks 100] [--holes] [--keep]
 

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -58,12 +59,13 @@ def record(program, folder, storage, messages, rate_hz):
     for line in recorder.stderr:
         if "Listening for topics" in line:
             break
+    # Warnings never fill the pipe, which would stop the recorder.
+    threading.Thread(target=recorder.stderr.read, daemon=True).start()
     load = [program, "bench", "publish", "--params-file", folder / "load.yaml"]
     publisher = subprocess.Popen(load, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     waits, resident = watch(recorder, folder / "control", publisher)
     assert publisher.returncode == 0
     recorder.send_signal(signal.SIGINT)
-    recorder.stderr.read()
     said = recorder.stdout.read()
     _, code, used = os.wait4(recorder.pid, 0)
     recorder.returncode = os.waitstatus_to_exitcode(code)

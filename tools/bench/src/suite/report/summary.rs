@@ -147,7 +147,7 @@ fn shortened(command: &str) -> &str {
 
 const HOW_TO_READ: &str = "
 Percent: messages recorded of those sent, worst case with its 95 % interval, best case. Slower: cases whose publishers did not keep the rate. *(ours)*: written here after the published design. Disk: its direct or its limited \
-rate. ×: a storage's rate ÷ its rival's. Middlewares: messages received a second; idle nodes: part of a core, memory. Noise: the disk varied more than the rows.";
+rate. ×: a storage's rate ÷ its rival's. Middlewares: messages received a second; idle nodes: part of a core, memory; starting nodes: until all know each other. Noise: the disk varied more than the rows.";
 
 /// The machine of the experiments, or each machine with those that it ran; programs that several of them share stand once.
 fn machines(loaded: &Results) -> String {
@@ -402,7 +402,13 @@ fn middlewares(one: &LoadedEvaluation) -> Found {
             let of_cell = |cell: &Cell<'_>| cell.estimate(measured).map(|one: Estimate| one.median);
             span(cells.iter().filter_map(of_cell), digits, unit)
         };
-        let measured = match one.result.runs.iter().all(|run| run.account.planned == 0) {
+        let runs = &one.result.runs;
+        let measured = match runs.iter().all(|run| run.account.planned == 0) {
+            _ if runs.iter().any(|run| run.discovery.is_some()) => {
+                let complete = |run: &MiddlewareRun| run.discovery.as_ref()?.complete_s();
+                let of_cell = |cell: &Cell<'_>| cell.estimate(complete).map(|one: Estimate| one.median);
+                span(cells.iter().filter_map(of_cell), 2, " s")
+            }
             true => {
                 let busy = cost(|cost| 100.0 * cost.cpu_s / cost.elapsed_s, 2, " %");
                 let memory = cost(|cost| cost.anonymous_bytes as f64 / f64::from(1 << 20), 1, " MiB");
