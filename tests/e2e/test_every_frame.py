@@ -15,7 +15,7 @@ from PIL import Image
 from test_small import CLOUD, FFMPEG, PACKED, POINT, SCHEMAS, START, cloud, head, plain, psnr, read, recoded, scan
 from test_video import cdr
 
-# The documentation has the figures of a longer run, `HOLDALL_FRAMES=50000`.
+# The documentation has the figures of a run with `HOLDALL_FRAMES=200000`.
 FRAMES = int(os.environ.get("HOLDALL_FRAMES", "400"))
 # Frames of a turn through all encodings, and topics of a bag: what is on the disk at a time.
 TURN, TOPICS = 4000, 10
