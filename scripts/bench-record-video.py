@@ -78,7 +78,7 @@ class Watch(threading.Thread):
                 at = self.look(file, at)
 
     def look(self, file, at):
-        """Reads whole records; what follows them is there, too. Returns where the next one is."""
+        """Reads the complete records and returns the offset of the next one."""
         while True:
             head = os.pread(file.fileno(), 9, at)
             if len(head) < 9 or not head[0]:

@@ -203,10 +203,10 @@ def test_a_viewer_only_watches_until_control_is_asked_for(world):
     assert seen.info["capabilities"] == ["connectionGraph"], seen.info
     seen.take("/chatter")
     seen.until(lambda: len(seen.payloads("/chatter")) > 10, "messages, which it may watch")
-    seen.tell(op="advertise", channels=[{"id": 7, "topic": "/goal", "encoding": "cdr", "schemaName": STRING}])
-    seen.tell(op="setParameters", parameters=[{"name": "/talking.use_sim_time", "value": True}], id="set")
-    seen.tell(op="getParameters", parameterNames=[], id="get")
-    seen.tell(op="subscribeParameterUpdates", parameterNames=[])
+    seen.request(op="advertise", channels=[{"id": 7, "topic": "/goal", "encoding": "cdr", "schemaName": STRING}])
+    seen.request(op="setParameters", parameters=[{"name": "/talking.use_sim_time", "value": True}], id="set")
+    seen.request(op="getParameters", parameterNames=[], id="get")
+    seen.request(op="subscribeParameterUpdates", parameterNames=[])
     # Numbers of services are small; none was advertised.
     failures = []
     for number in range(1, 60):

@@ -56,18 +56,18 @@ class Viewer:
                     # As viewers do: what came before is of another time.
                     self.messages.clear()
             return
-        told = json.loads(got)
-        match told["op"]:
+        message = json.loads(got)
+        match message["op"]:
             case "serverInfo":
-                self.info = told
+                self.info = message
             case "advertise":
-                self.channels.update({channel["topic"]: channel for channel in told["channels"]})
+                self.channels.update({channel["topic"]: channel for channel in message["channels"]})
             case "unadvertise":
-                self.channels = {name: c for name, c in self.channels.items() if c["id"] not in told["channelIds"]}
+                self.channels = {name: c for name, c in self.channels.items() if c["id"] not in message["channelIds"]}
             case "status":
-                self.statuses.append(told)
+                self.statuses.append(message)
             case "connectionGraphUpdate":
-                self.graphs.append(told)
+                self.graphs.append(message)
 
     def until(self, ready, what):
         end = time.monotonic() + DEADLINE_S
@@ -75,14 +75,14 @@ class Viewer:
             assert time.monotonic() < end, f"never came: {what}"
             self.read()
 
-    def tell(self, **request):
-        self.socket.send(json.dumps(request))
+    def request(self, **fields):
+        self.socket.send(json.dumps(fields))
 
     def take(self, topic):
         self.until(lambda: topic in self.channels, f"a channel of {topic}")
         number = len(self.taken) + 100
         self.taken[number] = topic
-        self.tell(op="subscribe", subscriptions=[{"id": number, "channelId": self.channels[topic]["id"]}])
+        self.request(op="subscribe", subscriptions=[{"id": number, "channelId": self.channels[topic]["id"]}])
 
     def steer(self, play, speed=1.0, seek=None, request="r"):
         self.socket.send(struct.pack("<BBfBQI", 3, 0 if play else 1, speed, seek is not None, seek or 0, len(request)) + request.encode())
@@ -128,10 +128,10 @@ def test_a_viewer_publishes_and_sees_the_graph(world, viewer):
     assert "clientPublish" in seen.info["capabilities"] and seen.info["supportedEncodings"] == ["cdr"]
     listener = world.listener({"topic": "/goal", "type": STRING}, expect={"/goal": 1})
     listener.wait_for("ready")
-    seen.tell(op="subscribeConnectionGraph")
+    seen.request(op="subscribeConnectionGraph")
     seen.until(lambda: any(t["name"] == "/goal" for g in seen.graphs for t in g["subscribedTopics"]), "the listener in the graph")
-    seen.tell(op="advertise", channels=[{"id": 7, "topic": "/goal", "encoding": "cdr", "schemaName": STRING}])
-    seen.tell(op="advertise", channels=[{"id": 8, "topic": "/other", "encoding": "json", "schemaName": STRING}])
+    seen.request(op="advertise", channels=[{"id": 7, "topic": "/goal", "encoding": "cdr", "schemaName": STRING}])
+    seen.request(op="advertise", channels=[{"id": 8, "topic": "/other", "encoding": "json", "schemaName": STRING}])
     seen.until(lambda: any("must be cdr" in status["message"] for status in seen.statuses), "a refusal of JSON")
     message = b"\x00\x01\x00\x00\x03\x00\x00\x00hi\x00\x00"
     end = time.monotonic() + DEADLINE_S
@@ -241,7 +241,7 @@ def test_viewers_fetch_meshes_only_where_that_is_asked_for(world, viewer):
         seen = viewer(link(program))
         assert ("assets" in seen.info["capabilities"]) == bool(flags), seen.info
         for number, uri in enumerate(uris):
-            seen.tell(op="fetchAsset", uri=uri, requestId=number)
+            seen.request(op="fetchAsset", uri=uri, requestId=number)
         seen.until(lambda: len(seen.assets) == len(uris), "answers")
         status, reason, content = seen.assets[0]
         assert (status, content) == ((0, mesh) if flags else (1, b"")), reason
@@ -325,7 +325,7 @@ def test_viewers_beside_a_recording_get_video_unchanged(world, viewer, ffmpeg, t
     seen.take("/camera")
     assert_is_video(seen.channels["/camera"])
     # Requests are answered one after the other: after this refusal the viewer has its subscription.
-    seen.tell(op="subscribe", subscriptions=[{"id": 1, "channelId": 99999}])
+    seen.request(op="subscribe", subscriptions=[{"id": 1, "channelId": 99999}])
     seen.until(lambda: seen.statuses, "a refusal")
     assert world.run("control", world.folder / "play.sock", "resume").returncode == 0
     code, said = player.wait()
@@ -359,7 +359,7 @@ def test_clients_that_are_no_viewers_are_refused_in_a_sentence(world, viewer):
         while True:
             seen.socket.recv(timeout=DEADLINE_S)
     again = viewer(address)
-    again.tell(op="subscribe", subscriptions=[{"id": 1, "channelId": 99}])
+    again.request(op="subscribe", subscriptions=[{"id": 1, "channelId": 99}])
     again.socket.send("no JSON")
     again.until(lambda: len(again.statuses) >= 2, "two refusals")
     assert "there is no channel 99" in again.statuses[0]["message"] and "not a request" in again.statuses[1]["message"]

@@ -222,7 +222,7 @@ def assert_restored(world, small, pictures, is_lossy):
 def test_images_whose_stamps_and_times_go_back_or_stay_keep_their_pictures(tmp_path, world, ffmpeg, how):
     encoding, codec = WAYS[how]
     random = np.random.default_rng(4)
-    # In the file they come as they are numbered; their clock jumps back, and stands still for two at a time.
+    # The file has the messages in the order of their numbers. Their log times jump back once, and two messages share each time.
     numbers, seconds = range(70), [n // 2 if n < 40 else n // 2 - 10 for n in range(70)]
     stamps = random.permutation(70)
     pictures = {int(stamp): depth(n) if how == "depth" else scene(n, 160, 120) for n, stamp in zip(numbers, stamps, strict=True)}

@@ -419,24 +419,24 @@ def test_viewers_call_services_and_change_parameters(world):
     seen.until(lambda: failures.keys() >= {4, 5}, "two refusals")
     assert "no service 9999" in failures[4] and "must be cdr" in failures[5]
     # Parameters: of a node of rclpy, and of the recorder.
-    seen.tell(op="getParameters", parameterNames=[], id="all")
+    seen.request(op="getParameters", parameterNames=[], id="all")
     assert seen.value("/talking.use_sim_time", "all")["value"] is False
     assert seen.value("/rosbag2_recorder.storage.uri", "all")["value"] == str(world.folder / "bag")
-    seen.tell(op="subscribeParameterUpdates", parameterNames=["/talking.use_sim_time"])
+    seen.request(op="subscribeParameterUpdates", parameterNames=["/talking.use_sim_time"])
     until_followed = time.monotonic() + DEADLINE_S
     number, value = 0, True
     # The subscription to changes is matched some time after the request.
     while not any("id" not in told for told in parameters):
         assert time.monotonic() < until_followed, "no change was reported"
         number += 1
-        seen.tell(op="setParameters", parameters=[{"name": "/talking.use_sim_time", "value": value}], id=f"set {number}")
+        seen.request(op="setParameters", parameters=[{"name": "/talking.use_sim_time", "value": value}], id=f"set {number}")
         assert seen.value("/talking.use_sim_time", f"set {number}")["value"] is value
         value = not value
         if number > 1:
             # What was reported is read with the answer to a further request.
-            seen.tell(op="getParameters", parameterNames=["/talking.use_sim_time"], id=f"get {number}")
+            seen.request(op="getParameters", parameterNames=["/talking.use_sim_time"], id=f"get {number}")
             seen.value("", f"get {number}")
-    seen.tell(op="setParameters", parameters=[{"name": "/rosbag2_recorder.storage.uri", "value": "x"}], id="refused")
+    seen.request(op="setParameters", parameters=[{"name": "/rosbag2_recorder.storage.uri", "value": "x"}], id="refused")
     assert seen.value("/rosbag2_recorder.storage.uri", "refused")["value"] == str(world.folder / "bag")
     seen.until(lambda: any("is not changed" in status["message"] for status in seen.statuses), "the refusal")
     seen.socket.close()

@@ -157,7 +157,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         indexes: &Indexes,
     ) -> StorageResult<()> {
         let at = match records.as_stored(&parts) {
-            // Not read again: a large file is no longer in the page cache by the end.
+            // Written from memory: the system may have dropped these bytes of a large file, and would read them from the disk again.
             Some(stored) => {
                 self.end_run()?;
                 let at = self.out.len_bytes();
