@@ -55,25 +55,13 @@ pub fn decode(packed: &[u8], encoding: &str) -> Result<DecodedImage, String> {
     let content = bulk::decompress(packed, HEAD_BYTES + BYTES_MAX).map_err(|e| damaged(&e.to_string()))?;
     let short = || damaged("its head is missing");
     let (head, planes) = content.split_first_chunk::<HEAD_BYTES>().ok_or_else(short)?;
-    let [
-        w0,
-        w1,
-        w2,
-        w3,
-        h0,
-        h1,
-        h2,
-        h3,
-        s0,
-        s1,
-        s2,
-        s3,
-        is_bigendian,
-        bytes,
-        c0,
-        c1,
-    ] = *head;
-    let channels = usize::from(u16::from_le_bytes([c0, c1]));
+    let word = |at: usize| {
+        head[at..]
+            .first_chunk()
+            .map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    let (is_bigendian, bytes) = (head[12], head[13]);
+    let channels = usize::from(u16::from_le_bytes([head[14], head[15]]));
     let mut data = vec![0; planes.len()];
     let is_big = is_bigendian != 0;
     match bytes {
@@ -85,11 +73,11 @@ pub fn decode(packed: &[u8], encoding: &str) -> Result<DecodedImage, String> {
         _ => return Err(damaged(&format!("a number has {bytes} bytes, not 1, 2, 4 or 8"))),
     }
     Ok(DecodedImage {
-        width: u32::from_le_bytes([w0, w1, w2, w3]),
-        height: u32::from_le_bytes([h0, h1, h2, h3]),
+        width: word(0),
+        height: word(4),
         encoding: encoding.to_owned(),
         is_bigendian,
-        step: u32::from_le_bytes([s0, s1, s2, s3]),
+        step: word(8),
         data,
     })
 }

@@ -20,8 +20,6 @@ use holdall_io::{disk::FileId, fs, queue::DiskQueue, stream::BlockStream};
 use holdall_model::{message::PayloadRef, qos::profiles_to_text, topic::TopicInfo};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a log's record before the payload, at most.
-const HEAD_BYTES_MAX: usize = 32;
 /// The log's bytes are handed to the system in pieces of this length.
 const LOG_PIECE_BYTES: usize = 256 << 10;
 /// Tables that may wait for their sync before those that are complete are named.
@@ -51,6 +49,8 @@ pub(super) struct TopicWriter {
     gathered: Gathered,
     log: LogWriter,
     log_piece: Vec<u8>,
+    /// Memory for the beginning of a log's record.
+    record_head: Vec<u8>,
     log_number: u64,
     log_bytes: u64,
     next_file: u64,
@@ -119,6 +119,7 @@ impl TopicWriter {
             gathered: Gathered::default(),
             log: LogWriter::default(),
             log_piece: Vec::new(),
+            record_head: Vec::new(),
             log_number: 2,
             log_bytes: 0,
             next_file: 3,
@@ -151,11 +152,12 @@ impl TopicWriter {
     pub fn write(&mut self, q: &mut DiskQueue, wanted: i64, payload: PayloadRef<'_>) -> StorageResult<i64> {
         let stamp = self.free_stamp(q, wanted)?;
         self.last_sequence += 1;
-        let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
-        begin_lone_batch(&mut head, self.last_sequence, &stamp.to_ne_bytes(), payload.len());
+        let head = &mut self.record_head;
+        head.clear();
+        begin_lone_batch(head, self.last_sequence, &stamp.to_ne_bytes(), payload.len());
         let payload = self.gathered.insert(stamp, self.last_sequence, payload);
         let before = self.log_piece.len();
-        self.log.append_two(&mut self.log_piece, &head, payload);
+        self.log.append_two(&mut self.log_piece, head, payload);
         self.log_bytes += (self.log_piece.len() - before) as u64;
         self.dirty = true;
         if self.log_piece.len() >= LOG_PIECE_BYTES {
