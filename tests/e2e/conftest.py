@@ -306,9 +306,10 @@ class Terminal:
             os.execve(HOLDALL, [HOLDALL, *map(str, arguments)], {**world.env, "TERM": "xterm-256color"})
         self.text = ""
 
-    def wait_until_shows(self, text, deadline_s=DEADLINE_S):
+    def wait_until_shows(self, text, deadline_s=DEADLINE_S, after=0):
+        """Waits until `text` is among what came after the first `after` characters."""
         end = time.monotonic() + deadline_s
-        while text not in self.text:
+        while text not in self.text[after:]:
             assert time.monotonic() < end, f"never showed {text!r}; showed:\n{self.text}"
             self._read(0.2)
 

@@ -60,15 +60,7 @@ impl McapCrateWriter {
 fn write_options(options: &StorageOptions) -> BenchResult<WriteOptions> {
     let ours = McapOptions::preset(options.preset.as_deref())?;
     let ours = ours.with_config(options.config.as_deref().unwrap_or(""))?;
-    let (compression, level) = match ours.compression {
-        Compression::None => (None, 0),
-        Compression::Lz4 => (Some(mcap::Compression::Lz4), ours.compression_level.lz4()),
-        // The crate has no levels below 1.
-        Compression::Zstd => {
-            let level = ours.compression_level.zstd().max(1).unsigned_abs();
-            (Some(mcap::Compression::Zstd), level)
-        }
-    };
+    let (compression, level) = codec(&ours);
     // The crate makes the data's checksum of those of its chunks: without them version 0.26 writes a wrong one.
     let data_crc = ours.data_crc && (ours.chunk_crc || !ours.chunking);
     Ok(WriteOptions::new()
@@ -82,6 +74,17 @@ fn write_options(options: &StorageOptions) -> BenchResult<WriteOptions> {
         .calculate_data_section_crc(data_crc)
         .calculate_summary_section_crc(ours.summary_crc)
         .profile("ros2"))
+}
+
+/// The same codec and level.
+fn codec(ours: &McapOptions) -> (Option<mcap::Compression>, u32) {
+    let level = ours.compression_level;
+    match ours.compression {
+        Compression::None => (None, 0),
+        Compression::Lz4 => (Some(mcap::Compression::Lz4), level.lz4()),
+        // The crate has no levels below 1.
+        Compression::Zstd => (Some(mcap::Compression::Zstd), level.zstd().max(1).unsigned_abs()),
+    }
 }
 
 /// Equal schemas get one number from the crate.
@@ -125,5 +128,20 @@ impl RawWriter for McapCrateWriter {
             .map_err(|error| BenchError::io("write", &self.path)(error.into_error()))?;
         file.sync_all().map_err(BenchError::io("sync", &self.path))?;
         super::raw::sync_parent(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rival_has_the_same_codec_and_level() {
+        let rival = |config| codec(&McapOptions::default().with_config(config).unwrap());
+        let (zstd, level) = rival("compression: Zstd\ncompressionLevel: Slow");
+        assert!(matches!(zstd, Some(mcap::Compression::Zstd)) && level == 5);
+        let (lz4, level) = rival("compression: Lz4");
+        assert!(matches!(lz4, Some(mcap::Compression::Lz4)) && level == 0);
+        assert!(rival("compression: None").0.is_none());
     }
 }
