@@ -2,7 +2,10 @@
 
 use crate::status::Surviving;
 use holdall_bag::rescue::{CacheEntry, HEADER_BYTES, Header, KIND_MESSAGES, list_bytes};
-use holdall_io::survivor::{Arena, Region};
+use holdall_io::{
+    prefetch::prefetch_lines,
+    survivor::{Arena, Region},
+};
 use holdall_model::{
     message::{Kept, Loan, PayloadRef},
     time::Timestamp,
@@ -409,6 +412,14 @@ impl Segment {
             charge_bytes: end - place.0,
             next: Place(end),
         })
+    }
+
+    /// Has the processor fetch the header of the message at a place, which another processor has written, without waiting for it.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self, place: Place) {
+        if let Some(header) = self.arena.as_slice().get(place.0..) {
+            prefetch_lines(header, 0..2);
+        }
     }
 
     /// Takes the loan of a message out, with what it pins in bytes; `None` if the payload was copied or is gone.

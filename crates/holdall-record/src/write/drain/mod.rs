@@ -357,9 +357,11 @@ impl Drain {
             entry, payload, next, ..
         }) = segment.message(place)
         {
+            // While this one is written.
+            segment.fetch_ahead(next);
             match self.delivery.route(entry.topic) {
                 Route::Write => {
-                    self.delivery.write(entry, payload);
+                    self.delivery.write(&entry, payload);
                     if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
                         drop(loan);
                         self.cache.loan_returned(entry.topic, pinned_bytes);
