@@ -5,6 +5,8 @@ Usage: service_node.py PLAN.json    (or `-` for standard input)
 PLAN: {"serve": NAME} answers each request with its own number and its text twice, until SIGINT or SIGTERM.
 PLAN: {"call": NAME, "count": N, "text": TEXT} calls it N times, one after the other, and expects the same answers. Each event is one JSON object on a
 line of standard output: {"event": "ready"} once it serves, or at the end {"event": "done", "right": N, "milliseconds": [...]}.
+With "introspection" its events have contents; with "rate_hz" calls are due at that rate, and take the time since then; with "recorders" the first one
+waits for that many subscriptions of the events.
 """
 
 import json
@@ -15,6 +17,8 @@ import time
 
 import rclpy
 import rclpy.executors
+from rclpy.qos import QoSProfile
+from rclpy.service_introspection import ServiceIntrospectionState
 from test_msgs.srv import BasicTypes
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
@@ -30,14 +34,28 @@ def answer(request, response):
     return response
 
 
+def introspect(side, node, plan):
+    if plan.get("introspection"):
+        side.configure_introspection(node.get_clock(), QoSProfile(depth=100), ServiceIntrospectionState.CONTENTS)
+
+
 def call(node, plan):
     client = node.create_client(BasicTypes, plan["call"])
+    introspect(client, node, plan)
     assert client.wait_for_service(timeout_sec=DEADLINE_S), "there is no such service"
-    right, took = 0, []
+    while node.count_subscribers(f"{plan['call']}/_service_event") < plan.get("recorders", 0):
+        time.sleep(0.005)
+    executor = rclpy.executors.SingleThreadedExecutor()
+    executor.add_node(node)
+    right, took, start = 0, [], time.monotonic()
     for number in range(plan["count"]):
         began = time.monotonic()
+        if "rate_hz" in plan:
+            due = start + number / plan["rate_hz"]
+            time.sleep(max(0, due - began))
+            began = due
         future = client.call_async(BasicTypes.Request(int64_value=number, string_value=plan["text"]))
-        rclpy.spin_until_future_complete(node, future, timeout_sec=DEADLINE_S)
+        executor.spin_until_future_complete(future, timeout_sec=DEADLINE_S)
         took.append(1e3 * (time.monotonic() - began))
         result = future.result() if future.done() else None
         right += result is not None and (result.int64_value, result.string_value) == (number, plan["text"] * 2)
@@ -45,7 +63,7 @@ def call(node, plan):
 
 
 def serve(node, plan, stop):
-    node.create_service(BasicTypes, plan["serve"], answer)
+    introspect(node.create_service(BasicTypes, plan["serve"], answer), node, plan)
     executor = rclpy.executors.SingleThreadedExecutor()
     executor.add_node(node)
     spinner = threading.Thread(target=executor.spin)

@@ -98,10 +98,11 @@ fn markdown(loaded: &Results, plots: &[Shown]) -> String {
     fits
 }
 
-/// Words as a reader counts them: figures count, signs and the lines of tables do not.
+/// Words as a reader counts them: figures count; signs, the lines of tables and commands do not.
 pub fn words(text: &str) -> usize {
     let is_word = |word: &&str| word.chars().any(char::is_alphanumeric);
-    text.split_whitespace().filter(is_word).count()
+    let read = text.lines().filter(|line| !line.starts_with("- `"));
+    read.flat_map(str::split_whitespace).filter(is_word).count()
 }
 
 fn page(loaded: &Results, lines: &[String], all: usize, plots: &[Shown]) -> String {
