@@ -303,6 +303,10 @@ impl Discovery {
                 departure,
             });
         }
+        if topic.publishers.is_empty() {
+            // An empty map keeps its memory.
+            topic.publishers = BTreeMap::new();
+        }
         // A topic without endpoints is forgotten, so that a graph that comes and goes does not fill memory.
         if topic.state == State::Seen && topic.publishers.is_empty() && topic.subscriptions.is_empty() {
             self.topics.remove(&name);

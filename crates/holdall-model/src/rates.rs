@@ -58,6 +58,8 @@ impl TopicRates {
         if messages > last {
             self.changed = Some(at);
         }
+        // Not twice as many.
+        self.samples.reserve_exact(SAMPLES_MAX - self.samples.len());
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
         }

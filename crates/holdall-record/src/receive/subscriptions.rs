@@ -60,6 +60,8 @@ pub(crate) struct RecordedTopic {
     /// Publishers to receive.
     // Boxed: a map has room for eleven, and keeps it when they are gone.
     served: BTreeMap<Gid, Box<Served>>,
+    /// Since when it has none (monotonic time), if it had one.
+    left: Option<Duration>,
 }
 
 /// A publisher to receive.
@@ -100,6 +102,7 @@ impl RecordedTopic {
             other_types: Vec::new(),
             refused: BTreeMap::new(),
             served: BTreeMap::new(),
+            left: None,
         }
     }
 
@@ -207,6 +210,7 @@ impl RecordedTopic {
             })
         });
         served.node.clone_from(&publisher.node);
+        self.left = None;
         let policies = incompatible_policies(&publisher.qos, &request);
         if !policies.is_empty() {
             let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
@@ -302,6 +306,8 @@ impl RecordedTopic {
         } else if other.is_none_or(|other| other.is_kept) {
             tracing::info!("recording {} [{type_name}]", self.name);
         }
+        // Most topics have one.
+        self.subscriptions.reserve_exact(1);
         self.subscriptions.push(OpenSubscription {
             transport: number,
             request,
@@ -334,15 +340,21 @@ impl RecordedTopic {
         self.subscriptions.retain(|open| open.transport != transport);
     }
 
-    /// As [`Intake::publisher_gone`].
+    /// As [`Intake::publisher_gone`]; `left` is monotonic time.
     pub(super) fn publisher_gone(
         &mut self,
         gid: Gid,
         departure: Departure,
         ago: impl FnOnce(Timestamp) -> Duration,
         now: Timestamp,
+        left: Duration,
     ) -> Option<PastTime> {
         self.served.remove(&gid);
+        if self.served.is_empty() {
+            // An empty map keeps its memory.
+            self.served = BTreeMap::new();
+            self.left = Some(left);
+        }
         self.intake.publisher_gone(gid, departure, ago, now)
     }
 
@@ -434,8 +446,13 @@ impl RecordedTopic {
         }
     }
 
+    /// Since when it has subscriptions and no publisher any more (monotonic time).
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.left.filter(|_| self.is_subscribed())
+    }
+
     /// Ends all subscriptions; nothing arrives afterwards.
     pub(crate) fn unsubscribe(&mut self) {
-        self.subscriptions.clear();
+        self.subscriptions = Vec::new();
     }
 }

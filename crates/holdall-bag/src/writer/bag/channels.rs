@@ -127,6 +127,10 @@ impl FileChannels {
         let channels = &mut self.topics[topic.0 as usize];
         match publisher {
             Some(publisher) => {
+                if channels.of_publisher.is_empty() {
+                    // Most topics have one.
+                    channels.of_publisher.reserve_exact(1);
+                }
                 channels.of_publisher.push((publisher, channel));
                 self.of_publishers += 1;
             }

@@ -28,6 +28,8 @@ impl LiveTopic {
     pub(super) fn note_offer(&mut self, qos: QosProfile) -> bool {
         let is_new = self.offered.len() < OFFERS_MAX && !self.offered.contains(&qos);
         if is_new {
+            // Most topics have one.
+            self.offered.reserve_exact(1);
             self.offered.push(qos);
         }
         is_new

@@ -189,6 +189,8 @@ impl Drop for Domain {
 /// A participant of a domain.
 pub(in crate::dds) struct Participant {
     entity: dds_entity_t,
+    /// Of all its readers: without one Cyclone makes a subscriber of 1 kB for each.
+    subscriber: dds_entity_t,
     instance: dds_instance_handle_t,
     gid: Gid,
     secured: Option<SecuredParticipant>,
@@ -215,11 +217,15 @@ impl Participant {
             })?;
             let mut participant = Self {
                 entity,
+                subscriber: 0,
                 instance: 0,
                 gid: Gid([0; 16]),
                 secured: None,
                 domain,
             };
+            participant.subscriber = create("dds_create_subscriber", || {
+                dds_create_subscriber(entity, ptr::null(), ptr::null())
+            })?;
             check(
                 "dds_get_instance_handle",
                 dds_get_instance_handle(entity, &raw mut participant.instance),
@@ -370,7 +376,7 @@ impl Reader {
                 dds_lset_data_available(listener, Some(on_data_available));
             }
             let created = create("dds_create_reader", || {
-                dds_create_reader(topic.participant.entity, topic.entity, qos.as_ptr(), listener)
+                dds_create_reader(participant.subscriber, topic.entity, qos.as_ptr(), listener)
             });
             if !listener.is_null() {
                 dds_delete_listener(listener);
