@@ -3,7 +3,7 @@
 # On a disk that is held to a rate, what is recorded does not depend on the machine's disk.
 set -eu
 out=$1 holdall=${2:-holdall}
-disk="--disk-limit 510MB/s --limit-total 500MB"
+disk="--disk-limit 510MB/s"
 run() { "$holdall" bench run "$@"; }
 run A6 $disk --scale 0.1 --repeat 3 --recorder holdall --case '100 × 50 KB' --out "$out"
 run C1 $disk --scale 0.15 --repeat 3 --transport iceoryx2 --no-affinity --out "$out"

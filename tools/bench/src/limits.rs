@@ -59,7 +59,7 @@ impl LimitMeter {
         let disk_limit = DiskLimit::of_process();
         let bytes = disk_limit
             .as_ref()
-            .map_or(bytes, |limit| bytes.min(limit.measured_bytes()));
+            .map_or(bytes, |limit| limit.measured_bytes(bytes));
         let mut meter = Self {
             dir: Some(dir.to_owned()),
             bytes,
