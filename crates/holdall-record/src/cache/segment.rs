@@ -406,20 +406,14 @@ impl Segment {
         }
         let end = after_header + len_or_loan as usize;
         let payload = PayloadRef::Bytes(self.arena.as_slice().get(after_header..end)?);
+        // Another processor has written the next header, and this one is busy with this message.
+        prefetch_lines(self.arena.as_slice().get(end..)?, 0..2);
         Some(Stored {
             entry,
             payload,
             charge_bytes: end - place.0,
             next: Place(end),
         })
-    }
-
-    /// Has the processor fetch the header of the message at a place, which another processor has written, without waiting for it.
-    #[inline]
-    pub(crate) fn fetch_ahead(&self, place: Place) {
-        if let Some(header) = self.arena.as_slice().get(place.0..) {
-            prefetch_lines(header, 0..2);
-        }
     }
 
     /// Takes the loan of a message out, with what it pins in bytes; `None` if the payload was copied or is gone.

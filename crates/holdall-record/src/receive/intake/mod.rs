@@ -2,7 +2,6 @@
 
 mod accounts;
 mod ends;
-mod first_inline;
 mod latched;
 mod publishers;
 mod sequences;

@@ -1,9 +1,6 @@
 //! The publishers of one topic: the track of each, by its identity and by its place in the ledger.
 
-use super::{
-    PUBLISHERS_KEPT_MAX, PublisherOrigin, accounts::Accounts, ends::End, first_inline::FirstInline,
-    latched::HeldLatched,
-};
+use super::{PUBLISHERS_KEPT_MAX, PublisherOrigin, accounts::Accounts, ends::End, latched::HeldLatched};
 use holdall_model::{
     loss::{MissingInterval, SequenceTracker, ledger::PublisherIndex},
     message::MessageHeader,
@@ -11,6 +8,7 @@ use holdall_model::{
     time::Timestamp,
     topic::Gid,
 };
+use smallvec::SmallVec;
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -101,8 +99,8 @@ impl PublisherTrack {
 pub(super) struct Publishers {
     /// The track of the last message: most topics have one publisher.
     last: Option<(Option<Gid>, usize)>,
-    /// By the publisher's place in the ledger.
-    tracks: FirstInline<PublisherTrack>,
+    /// By the publisher's place in the ledger. Nearly always one, which is read for each message.
+    tracks: SmallVec<[PublisherTrack; 1]>,
     by_gid: HashMap<Option<Gid>, usize>,
     /// Publishers that are gone, the one gone longest first.
     gone: VecDeque<Gid>,
@@ -119,7 +117,7 @@ impl Publishers {
     pub fn new(accounts: Accounts) -> Self {
         Self {
             last: None,
-            tracks: FirstInline::default(),
+            tracks: SmallVec::new(),
             by_gid: HashMap::new(),
             gone: VecDeque::new(),
             ended: Vec::new(),

@@ -357,8 +357,6 @@ impl Drain {
             entry, payload, next, ..
         }) = segment.message(place)
         {
-            // While this one is written.
-            segment.fetch_ahead(next);
             match self.delivery.route(entry.topic) {
                 Route::Write => {
                     self.delivery.write(&entry, payload);
