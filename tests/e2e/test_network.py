@@ -4,13 +4,18 @@ They need root, or a system that lets its users make namespaces; else the tests 
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
+import conftest
 import pytest
 from conftest import DEADLINE_S, HOLDALL, NODES, Node, Program
 
@@ -306,6 +311,50 @@ def test_a_host_without_any_interface_is_a_sentence(hosts, world, tmp_path):
     recorder = host.record("-a", "-o", tmp_path / "bag")
     code, said = recorder.wait()
     assert code in (1, 2) and "network interface" in said and not (tmp_path / "bag").exists(), (code, said)
+
+
+def data_ports(process, domain):
+    """The ports on which a process receives the messages of this ROS domain from its host; discovery has others (RTPS 2.5, 9.6.2.3)."""
+    own = {link.resolve().name for link in Path(f"/proc/{process.pid}/fd").iterdir()}
+    lines = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    places = {int(line[1].split(":")[1], 16) - 7400 - 250 * domain for line in lines if f"socket:[{line[9]}]" in own}
+    return [7400 + 250 * domain + place for place in places if 11 <= place < 250 and place % 2 == 1]
+
+
+@contextlib.contextmanager
+def flooded(ports):
+    """Packets that take their receiver longer than their sender: 15 000 empty submessages (INFO_TS) each."""
+    packet = b"RTPS\2\1\1\x10" + bytes(12) + b"\x09\x03\0\0" * 15_000
+    is_over = threading.Event()
+
+    def flood():
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            while not is_over.is_set():
+                for port in ports:
+                    sender.sendto(packet, ("127.0.0.1", port))
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_flood_on_one_socket_keeps_no_participant_from_being_found(world, tmp_path):
+    recorder = world.holdall("record", "--topics", "/tick", "-o", tmp_path / "bag", "--disable-keyboard-controls")
+    recorder.wait_until_says("Listening for topics")
+    ports = data_ports(recorder.process, int(world.env["ROS_DOMAIN_ID"]))
+    assert ports
+    with flooded(ports):
+        talker = world.talker({"topic": "/tick", "type": "std_msgs/msg/String", "count": 300, "rate_hz": 100, "qos": {"depth": 300}})
+        talker.wait_for("matched", DEADLINE_S)
+    sent = talker.done()["sent"]["/tick"][0]
+    code, said = recorder.stop()
+    assert code == 0 and "lost: none" in said, said
+    got = conftest.messages_of(tmp_path / "bag")["/tick"]
+    assert hashlib.md5(b"".join(got)).hexdigest() == sent["md5"], (len(got), sent)
 
 
 def test_the_account_stays_sane_under_mutated_packets(hosts, world, tmp_path):
