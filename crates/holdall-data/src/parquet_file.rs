@@ -24,30 +24,6 @@ pub(crate) enum Values {
     Bytes(Vec<ByteArray>),
 }
 
-/// [`Values`] that are somewhere.
-#[derive(Clone, Copy)]
-pub(crate) enum Slice<'a> {
-    Bool(&'a [bool]),
-    I32(&'a [i32]),
-    I64(&'a [i64]),
-    F32(&'a [f32]),
-    F64(&'a [f64]),
-    Bytes(&'a [ByteArray]),
-}
-
-impl Values {
-    fn slice(&self) -> Slice<'_> {
-        match self {
-            Self::Bool(values) => Slice::Bool(values),
-            Self::I32(values) => Slice::I32(values),
-            Self::I64(values) => Slice::I64(values),
-            Self::F32(values) => Slice::F32(values),
-            Self::F64(values) => Slice::F64(values),
-            Self::Bytes(values) => Slice::Bytes(values),
-        }
-    }
-}
-
 /// Where the values of a column are in their lists.
 pub(crate) struct Levels {
     /// Number of lists around them; 1 if some values are missing.
@@ -126,37 +102,28 @@ pub(crate) fn write_column<W: Write + Send>(
     values: &Values,
     levels: &Levels,
 ) -> Result<(), ParquetError> {
-    write_slice(group, values.slice(), levels)
-}
-
-/// As [`write_column`].
-pub(crate) fn write_slice<W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    values: Slice<'_>,
-    levels: &Levels,
-) -> Result<(), ParquetError> {
     let other = || ParquetError::General("a column of another type than its values".into());
     let mut column = group.next_column()?.ok_or_else(other)?;
     let is_listed = levels.depth > 0;
     let definitions = is_listed.then_some(&levels.definitions[..]);
     let repetitions = is_listed.then_some(&levels.repetitions[..]);
     match (values, column.untyped()) {
-        (Slice::Bool(values), ColumnWriter::BoolColumnWriter(writer)) => {
+        (Values::Bool(values), ColumnWriter::BoolColumnWriter(writer)) => {
             writer.write_batch(values, definitions, repetitions)?
         }
-        (Slice::I32(values), ColumnWriter::Int32ColumnWriter(writer)) => {
+        (Values::I32(values), ColumnWriter::Int32ColumnWriter(writer)) => {
             writer.write_batch(values, definitions, repetitions)?
         }
-        (Slice::I64(values), ColumnWriter::Int64ColumnWriter(writer)) => {
+        (Values::I64(values), ColumnWriter::Int64ColumnWriter(writer)) => {
             writer.write_batch(values, definitions, repetitions)?
         }
-        (Slice::F32(values), ColumnWriter::FloatColumnWriter(writer)) => {
+        (Values::F32(values), ColumnWriter::FloatColumnWriter(writer)) => {
             writer.write_batch(values, definitions, repetitions)?
         }
-        (Slice::F64(values), ColumnWriter::DoubleColumnWriter(writer)) => {
+        (Values::F64(values), ColumnWriter::DoubleColumnWriter(writer)) => {
             writer.write_batch(values, definitions, repetitions)?
         }
-        (Slice::Bytes(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+        (Values::Bytes(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
             writer.write_batch(values, definitions, repetitions)?
         }
         _ => return Err(other()),

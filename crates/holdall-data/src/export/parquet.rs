@@ -14,9 +14,7 @@ use super::{
     beside::{Beside, Spare},
     file::PartialFile,
 };
-use crate::parquet_file::{
-    Levels, Slice, Values, group, leaf, list, properties, root, timestamp, write_column, write_slice,
-};
+use crate::parquet_file::{Levels, Values, group, leaf, list, properties, root, timestamp, write_column};
 use holdall_bag::{decode::TimeBase, reader::BagMessage, table::stamp_names};
 use holdall_model::{
     dynamic::{
@@ -28,11 +26,8 @@ use holdall_model::{
 use parquet::{
     basic::{LogicalType, Type as Physical},
     errors::ParquetError,
-    file::{
-        properties::{EnabledStatistics, WriterProperties},
-        writer::{SerializedFileWriter, SerializedRowGroupWriter},
-    },
-    schema::types::{SchemaDescriptor, TypePtr},
+    file::writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    schema::types::TypePtr,
 };
 use std::{
     path::{Path, PathBuf},
@@ -44,8 +39,6 @@ use std::{
 const GROUP_BYTES_MAX: usize = 32 << 20;
 /// Most rows of a row group.
 const GROUP_ROWS_MAX: usize = 1 << 20;
-/// Bytes of a page, which the processor's cache keeps while it is filled and compressed.
-const PAGE_BYTES_MAX: usize = 256 << 10;
 /// Most columns of a table.
 const COLUMNS_MAX: usize = 16_384;
 /// The number in structs without fields, as ROS names it.
@@ -85,6 +78,8 @@ impl ParquetSink {
         if root_leaves > COLUMNS_MAX {
             return Err(too_many());
         }
+        // zstd finds repetitions at less cost than a dictionary for each column.
+        let properties = properties(Vec::new()).set_dictionary_enabled(false).build();
         let options = ColumnOptions {
             nested: !flat,
             ..ColumnOptions::default()
@@ -94,9 +89,8 @@ impl ParquetSink {
         let names = stamp_names(&plan, time);
         let schema = schema(names, &builder.take_none().columns).map_err(|error| failed(path, error))?;
         let file = PartialFile::create(path, existing)?;
-        let properties = Arc::new(properties_of(&schema));
-        let writer =
-            SerializedFileWriter::new(file, schema, properties).map_err(|error| failed(path, error))?;
+        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties))
+            .map_err(|error| failed(path, error))?;
         Ok(Self {
             path: path.to_owned(),
             writer: Beside::new(writer, spare),
@@ -165,19 +159,6 @@ impl Sink for ParquetSink {
             .map_err(|error| failed(&self.path, error))?;
         Ok(file.finish()?.into())
     }
-}
-
-fn properties_of(schema: &TypePtr) -> WriterProperties {
-    // zstd finds repetitions at less cost than a dictionary for each column.
-    let mut properties = properties(Vec::new())
-        .set_dictionary_enabled(false)
-        .set_data_page_size_limit(PAGE_BYTES_MAX);
-    // No reader skips lists by the extremes of their elements.
-    let descriptor = SchemaDescriptor::new(Arc::clone(schema));
-    for listed in descriptor.columns().iter().filter(|it| it.max_rep_level() > 0) {
-        properties = properties.set_column_statistics_enabled(listed.path().clone(), EnabledStatistics::None);
-    }
-    properties.build()
 }
 
 /// Writes a row group: the columns of the stamps, then those of the fields.
@@ -254,20 +235,6 @@ fn numbers(kind: Primitive, bytes: &[u8]) -> Values {
     }
 }
 
-/// The numbers of a column where they are, if their form there is the one that Parquet has.
-fn in_place(kind: Primitive, bytes: &[u8]) -> Option<Slice<'_>> {
-    if cfg!(target_endian = "big") {
-        return None;
-    }
-    match kind {
-        Primitive::Int32 | Primitive::Uint32 => bytemuck::try_cast_slice(bytes).ok().map(Slice::I32),
-        Primitive::Int64 | Primitive::Uint64 => bytemuck::try_cast_slice(bytes).ok().map(Slice::I64),
-        Primitive::Float => bytemuck::try_cast_slice(bytes).ok().map(Slice::F32),
-        Primitive::Double | Primitive::LongDouble => bytemuck::try_cast_slice(bytes).ok().map(Slice::F64),
-        _ => None,
-    }
-}
-
 /// Parts of one piece of memory, which they share.
 fn parts(bytes: Vec<u8>, ends: impl Iterator<Item = (usize, usize)>) -> Values {
     let whole = bytes::Bytes::from(bytes);
@@ -289,7 +256,7 @@ impl GroupWriter<'_> {
                 kind,
                 per_row: None,
                 bytes,
-            } => self.numbers(kind, &bytes, levels),
+            } => self.write(&numbers(kind, &bytes), levels),
             Array::Plain {
                 kind: Primitive::Uint8,
                 per_row: Some(count),
@@ -304,7 +271,7 @@ impl GroupWriter<'_> {
                 bytes,
             } => {
                 let inner = self.of_arrays(count, levels);
-                self.numbers(kind, &bytes, &inner)
+                self.write(&numbers(kind, &bytes), &inner)
             }
             Array::Text { offsets, bytes } | Array::Octets { offsets, bytes } => {
                 let ends = offsets.windows(2).map(|pair| (place(pair[0]), place(pair[1])));
@@ -334,13 +301,6 @@ impl GroupWriter<'_> {
                 }
                 inner
             }
-        }
-    }
-
-    fn numbers(&mut self, kind: Primitive, bytes: &[u8], levels: &Levels) -> Result<(), ParquetError> {
-        match in_place(kind, bytes) {
-            Some(values) => write_slice(&mut self.group, values, levels),
-            None => self.write(&numbers(kind, bytes), levels),
         }
     }
 
