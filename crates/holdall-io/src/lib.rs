@@ -18,7 +18,6 @@ pub mod mutex;
 pub mod new_file;
 pub mod os;
 pub mod output;
-pub mod prefetch;
 pub mod process;
 pub mod queue;
 pub mod random;

@@ -2,10 +2,7 @@
 
 use crate::status::Surviving;
 use holdall_bag::rescue::{CacheEntry, HEADER_BYTES, Header, KIND_MESSAGES, list_bytes};
-use holdall_io::{
-    prefetch::prefetch_lines,
-    survivor::{Arena, Region},
-};
+use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
     message::{Kept, Loan, PayloadRef},
     time::Timestamp,
@@ -406,8 +403,6 @@ impl Segment {
         }
         let end = after_header + len_or_loan as usize;
         let payload = PayloadRef::Bytes(self.arena.as_slice().get(after_header..end)?);
-        // Another processor has written the next header, and this one is busy with this message.
-        prefetch_lines(self.arena.as_slice().get(end..)?, 0..2);
         Some(Stored {
             entry,
             payload,

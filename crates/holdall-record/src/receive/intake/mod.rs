@@ -9,7 +9,7 @@ mod sinks;
 
 use accounts::Accounts;
 pub(crate) use ends::PastTime;
-use holdall_io::{mutex::lock, prefetch::prefetch_lines};
+use holdall_io::mutex::lock;
 use holdall_model::throttle::Throttle;
 use latched::keep_back;
 use publishers::Publishers;
@@ -223,8 +223,6 @@ impl Intake {
     /// Takes a message of subscription `bit`, or instead of its payload the stage at which it is left out. The topic's lock is held until the cache has
     /// it, so that order is kept.
     fn take(&self, bit: u64, mut header: MessageHeader, payload: Result<Payload<'_>, LossStage>) {
-        // The lock is in the first line, and what follows it would wait for that one.
-        prefetch_lines(self, 1..3);
         let mut state = self.lock();
         state.received += 1;
         let arrival = header.log_time;

@@ -213,7 +213,7 @@ impl Delivery {
         if self.packing.is_on() {
             return self.pack(entry, payload);
         }
-        self.write(&entry, payload.as_payload());
+        self.write(entry, payload.as_payload());
         let pinned_bytes = payload.held_bytes();
         drop(payload);
         self.cache.loan_returned(entry.topic, pinned_bytes);
@@ -243,7 +243,7 @@ impl Delivery {
         match payload {
             Some(Ok(packed)) => self
                 .writer
-                .write(&entry, PayloadRef::Bytes(&packed), message.bytes),
+                .write(entry, PayloadRef::Bytes(&packed), message.bytes),
             Some(Err(error)) => {
                 tracing::error!("cannot compress a message: {error}");
                 self.writer.lose(&entry, LossStage::Compression);
@@ -310,7 +310,7 @@ impl Delivery {
 
     /// Writes a message without packing.
     #[inline]
-    pub fn write(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
+    pub fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>) {
         self.writer.write(entry, payload, payload.len());
     }
 

@@ -359,7 +359,7 @@ impl Drain {
         {
             match self.delivery.route(entry.topic) {
                 Route::Write => {
-                    self.delivery.write(&entry, payload);
+                    self.delivery.write(entry, payload);
                     if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
                         drop(loan);
                         self.cache.loan_returned(entry.topic, pinned_bytes);

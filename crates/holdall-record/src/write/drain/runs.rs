@@ -1,14 +1,10 @@
 //! Counts written messages in runs of one publisher, so that the ledger is locked once for many.
 
 use crate::cache::CacheEntry;
-use holdall_io::prefetch::prefetch_lines;
 use holdall_model::{
     loss::ledger::{Ledger, PublisherIndex},
     topic::TopicId,
 };
-
-/// Runs between fetching an account and counting into it.
-const AHEAD: usize = 8;
 
 /// A run of messages of one publisher that were written.
 struct Run {
@@ -44,15 +40,8 @@ impl Runs {
 
     /// Puts the runs into the ledger.
     pub fn count_into(&mut self, ledger: &mut Ledger) {
-        for (at, run) in self.0.iter().enumerate() {
-            // With thousands of topics their accounts are not in the processor's caches.
-            if let Some(later) = self.0.get(at + AHEAD)
-                && let Some(account) = ledger.publisher(later.topic, later.publisher)
-            {
-                prefetch_lines(&account.recorded, 0..1);
-            }
+        for run in self.0.drain(..) {
             ledger.record(run.topic, run.publisher, run.count, run.bytes);
         }
-        self.0.clear();
     }
 }

@@ -247,7 +247,7 @@ impl Triggered {
                 delivery.take(entry, payload, self.last_step);
             }
         } else if let Some(payload) = self.ring.oldest_payload() {
-            delivery.write(&entry, payload);
+            delivery.write(entry, payload);
         }
         self.ring.pop();
     }

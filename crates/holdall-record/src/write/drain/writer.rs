@@ -338,14 +338,14 @@ impl Writer {
 
     /// Writes one message, or counts it as lost. `bytes` is the length of its payload as it was sent.
     #[inline]
-    pub fn write(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>, bytes: usize) {
-        let topic = self.channels.find(entry, &self.ledger);
+    pub fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>, bytes: usize) {
+        let topic = self.channels.find(&entry, &self.ledger);
         self.write_to(topic, entry, payload, bytes);
     }
 
     /// Writes a message that was away to get another form, and which may depend on those before it.
     pub fn write_recoded(&mut self, message: &Recoded) {
-        let entry = &message.entry;
+        let entry = message.entry;
         let topic = match message.into {
             Some(into) => self.channels.other(entry.topic, into),
             None => self.channels.own(entry.topic),
@@ -365,15 +365,15 @@ impl Writer {
     fn write_to(
         &mut self,
         topic: Option<BagTopic>,
-        entry: &CacheEntry,
+        entry: CacheEntry,
         payload: PayloadRef<'_>,
         bytes: usize,
     ) {
         let (None, Some(topic)) = (&self.failure, topic) else {
-            return self.lose(entry, LossStage::Storage);
+            return self.lose(&entry, LossStage::Storage);
         };
         if self.watch.is_needed() && self.must_leave_out(entry.log_time, payload.len()) {
-            return self.lose(entry, LossStage::Policy);
+            return self.lose(&entry, LossStage::Policy);
         }
         let message = StoredMessage {
             log_time: entry.log_time,
@@ -389,21 +389,21 @@ impl Writer {
                 if split {
                     self.report_split();
                 }
-                self.journal.written(self.bag.file_number(), entry);
+                self.journal.written(self.bag.file_number(), &entry);
                 self.written += 1;
                 if !self.is_packed {
-                    self.judge(topic, entry, payload);
+                    self.judge(topic, &entry, payload);
                 }
                 if self.watch.is_needed() {
-                    self.watch_written(entry, topic, payload);
+                    self.watch_written(&entry, topic, payload);
                 }
-                self.runs.count(entry, bytes as u64);
+                self.runs.count(&entry, bytes as u64);
             }
             Err(error) => {
                 // It may still be whole in the file.
-                self.journal.refused(self.bag.file_number(), entry);
+                self.journal.refused(self.bag.file_number(), &entry);
                 self.fail(error);
-                self.lose(entry, LossStage::Storage);
+                self.lose(&entry, LossStage::Storage);
             }
         }
     }

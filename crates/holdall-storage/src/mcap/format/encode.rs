@@ -114,25 +114,21 @@ impl Channel {
     }
 }
 
-/// Length of a channel's entry in a chunk index: its number and the offset of its message index.
-const OFFSET_BYTES: usize = 2 + 8;
-
 impl ChunkIndex {
     /// Appends the record; the channels' offsets come from `offsets`, in channel order.
-    pub fn encode(&self, out: &mut Vec<u8>, offsets: impl ExactSizeIterator<Item = (u16, u64)>) {
+    pub fn encode(&self, out: &mut Vec<u8>, offsets: impl Iterator<Item = (u16, u64)>) {
         put_record(out, op::CHUNK_INDEX, |out| {
             put_u64(out, self.message_start_time);
             put_u64(out, self.message_end_time);
             put_u64(out, self.chunk_start_offset);
             put_u64(out, self.chunk_length);
             put_sized(out, |out| {
-                // Without a check of the length for each: there may be one for each message.
-                let begin = out.len();
-                out.resize(begin + offsets.len() * OFFSET_BYTES, 0);
-                for (entry, (channel_id, offset)) in out[begin..].chunks_exact_mut(OFFSET_BYTES).zip(offsets)
-                {
+                // In one piece: there may be one for each message.
+                for (channel_id, offset) in offsets {
+                    let mut entry = [0; 10];
                     entry[..2].copy_from_slice(&channel_id.to_le_bytes());
                     entry[2..].copy_from_slice(&offset.to_le_bytes());
+                    out.extend_from_slice(&entry);
                 }
             });
             put_u64(out, self.message_index_length);

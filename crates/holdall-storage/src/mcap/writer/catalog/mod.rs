@@ -30,6 +30,8 @@ struct ChannelEntry {
     record: Vec<u8>,
     /// Index of its schema in the catalog.
     schema: u16,
+    /// Messages in closed chunks, or all messages without chunks.
+    message_count: u64,
     /// Its record is in the data section.
     is_written: bool,
 }
@@ -91,8 +93,6 @@ impl WrittenChunk<'_> {
 pub(super) struct Catalog {
     schemas: Vec<SchemaEntry>,
     channels: Vec<ChannelEntry>,
-    /// By channel: messages in closed chunks, or all messages without chunks. Apart from the rest, which a chunk of many channels need not read.
-    channel_message_counts: Vec<u64>,
     schema_by_content: HashMap<(String, String, String), u16>,
     /// Encoded chunk index records.
     chunk_indexes: Vec<Vec<u8>>,
@@ -146,9 +146,9 @@ impl Catalog {
         self.channels.push(ChannelEntry {
             record,
             schema,
+            message_count: 0,
             is_written: false,
         });
-        self.channel_message_counts.push(0);
         Ok(index)
     }
 
@@ -264,7 +264,8 @@ impl Catalog {
     pub(crate) fn file_summary(&self, path: &Path, open: &[Lane]) -> FileSummary {
         let mut message_count = self.message_count;
         let mut times = self.times;
-        let mut counts = self.channel_message_counts.clone();
+        let counts = self.channels.iter().map(|channel| channel.message_count);
+        let mut counts: Vec<u64> = counts.collect();
         for lane in open {
             message_count += lane.message_count();
             if let Some((start, end)) = lane.times() {
@@ -290,7 +291,7 @@ impl Catalog {
     #[inline]
     pub(crate) fn note_message(&mut self, channel: u16, log_time: u64) {
         self.message_count += 1;
-        self.channel_message_counts[usize::from(channel)] += 1;
+        self.channels[usize::from(channel)].message_count += 1;
         self.widen(log_time, log_time);
     }
 
@@ -306,7 +307,7 @@ impl Catalog {
             self.widen(content.times.0, content.times.1);
         }
         for (channel, count, _) in &content.channels {
-            self.channel_message_counts[usize::from(*channel)] += u64::from(*count);
+            self.channels[usize::from(*channel)].message_count += u64::from(*count);
         }
     }
 
@@ -368,8 +369,9 @@ impl Catalog {
             message_start_time,
             message_end_time,
             channel_message_counts: (1u16..)
-                .zip(self.channel_message_counts.iter().copied())
-                .filter(|(_, count)| *count > 0)
+                .zip(&self.channels)
+                .filter(|(_, channel)| channel.message_count > 0)
+                .map(|(id, channel)| (id, channel.message_count))
                 .collect(),
         }
     }
