@@ -43,7 +43,9 @@ def call(node, plan):
     client = node.create_client(BasicTypes, plan["call"])
     introspect(client, node, plan)
     assert client.wait_for_service(timeout_sec=DEADLINE_S), "there is no such service"
+    end = time.monotonic() + DEADLINE_S
     while node.count_subscribers(f"{plan['call']}/_service_event") < plan.get("recorders", 0):
+        assert time.monotonic() < end, "nothing records the events"
         time.sleep(0.005)
     executor = rclpy.executors.SingleThreadedExecutor()
     executor.add_node(node)

@@ -139,10 +139,12 @@ fn with_image(
 ) -> BenchResult<ExitStatus> {
     let available = OsDisk::open(out, DiskMode::Buffered)?.available_bytes(out)?;
     let bytes = available.saturating_sub(SPARE_BYTES);
-    if bytes < IMAGE_BYTES_MIN {
+    // A measurement of the limit takes half of it at most.
+    let needed = IMAGE_BYTES_MIN.max((bytes_per_s as f64 * MEASUREMENT_S[0]) as u64 * 2);
+    if bytes < needed {
         return Err(BenchError::NoSpace {
             path: out.to_owned(),
-            needed_bytes: IMAGE_BYTES_MIN + SPARE_BYTES,
+            needed_bytes: needed + SPARE_BYTES,
             available_bytes: available,
         });
     }

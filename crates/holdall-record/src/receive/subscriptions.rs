@@ -60,8 +60,6 @@ pub(crate) struct RecordedTopic {
     /// Publishers to receive.
     // Boxed: a map has room for eleven, and keeps it when they are gone.
     served: BTreeMap<Gid, Box<Served>>,
-    /// Since when it has none (monotonic time), if it had one.
-    left: Option<Duration>,
 }
 
 /// A publisher to receive.
@@ -102,7 +100,6 @@ impl RecordedTopic {
             other_types: Vec::new(),
             refused: BTreeMap::new(),
             served: BTreeMap::new(),
-            left: None,
         }
     }
 
@@ -210,7 +207,6 @@ impl RecordedTopic {
             })
         });
         served.node.clone_from(&publisher.node);
-        self.left = None;
         let policies = incompatible_policies(&publisher.qos, &request);
         if !policies.is_empty() {
             let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
@@ -340,20 +336,18 @@ impl RecordedTopic {
         self.subscriptions.retain(|open| open.transport != transport);
     }
 
-    /// As [`Intake::publisher_gone`]; `left` is monotonic time.
+    /// As [`Intake::publisher_gone`].
     pub(super) fn publisher_gone(
         &mut self,
         gid: Gid,
         departure: Departure,
         ago: impl FnOnce(Timestamp) -> Duration,
         now: Timestamp,
-        left: Duration,
     ) -> Option<PastTime> {
         self.served.remove(&gid);
         if self.served.is_empty() {
             // An empty map keeps its memory.
             self.served = BTreeMap::new();
-            self.left = Some(left);
         }
         self.intake.publisher_gone(gid, departure, ago, now)
     }
@@ -446,13 +440,8 @@ impl RecordedTopic {
         }
     }
 
-    /// Since when it has subscriptions and no publisher any more (monotonic time).
-    pub(super) fn left(&self) -> Option<Duration> {
-        self.left.filter(|_| self.is_subscribed())
-    }
-
     /// Ends all subscriptions; nothing arrives afterwards.
     pub(crate) fn unsubscribe(&mut self) {
-        self.subscriptions = Vec::new();
+        self.subscriptions.clear();
     }
 }

@@ -5,8 +5,7 @@ use holdall_model::{
     interface::bundle::Bundle,
     loss::{LossStage, ledger::TopicAccount},
 };
-use holdall_transport::{GraphEvent, Transport, TypeSource, memory::MemoryTransport};
-use std::cell::RefCell;
+use holdall_transport::TypeSource;
 
 fn account<'a>(ledger: &'a Ledger, topic: &str) -> &'a TopicAccount {
     ledger
@@ -149,35 +148,6 @@ fn a_restarted_publisher_is_another_one_and_loses_nothing() {
     );
     assert_eq!(recorded.lost(), 0);
     assert!(account(&recorded.ledger(), "/t").publishers.len() >= 3);
-}
-
-#[test]
-fn topics_left_long_ago_have_no_subscription_until_a_publisher_returns() {
-    let mut world = World::new();
-    let other = MemoryTransport::new(&world.network, node("other"), world.clock());
-    let graph = RefCell::new((other, Vec::new()));
-    let recording = world.record();
-    let publishers: Vec<_> = (0..1002)
-        .map(|number| world.publisher(&format!("/t{number}"), RELIABLE))
-        .collect();
-    publishers.iter().for_each(|publisher| {
-        recording.wait_matched(publisher);
-        publisher.send(&payload(0, 8));
-    });
-    drop(publishers);
-    recording.wait_until("all but a thousand have no subscription", |_| {
-        let (other, events) = &mut *graph.borrow_mut();
-        world.clock.advance(Duration::from_secs(10));
-        other.poll_graph(events).unwrap();
-        let is_end = |event: &&GraphEvent| matches!(event, GraphEvent::SubscriptionGone(_));
-        events.iter().filter(is_end).count() == 2
-    });
-    let returned = world.publisher("/t0", RELIABLE);
-    recording.wait_matched(&returned);
-    returned.send(&payload(1, 8));
-    let recorded = recording.stop();
-    assert_eq!(recorded.payloads("/t0"), [payload(0, 8), payload(1, 8)]);
-    assert_eq!((recorded.messages().len(), recorded.lost()), (1003, 0));
 }
 
 #[test]

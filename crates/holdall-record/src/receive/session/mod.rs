@@ -164,7 +164,6 @@ impl Session {
             let services = self.sources.report_services(self.due.elapsed(now));
             self.parts.drain.set_unheard_services(services);
             self.report_not_heard(now, false);
-            self.topics.release_left(now);
             if let Some(complement) = self.sources.complement_mut() {
                 self.topics.leave_to_others(complement);
             }
@@ -322,8 +321,9 @@ impl Session {
                 departure,
             } => {
                 tracing::debug!("{topic}: publisher {gid} is gone: {departure:?}");
-                let (now, left) = (self.clock.now(), self.clock.monotonic());
-                let silent = self.topics.publisher_gone(topic, *gid, *departure, now, left);
+                let silent = self
+                    .topics
+                    .publisher_gone(topic, *gid, *departure, self.clock.now());
                 if let Some(since) = silent {
                     self.silences.add(topic, since);
                 }

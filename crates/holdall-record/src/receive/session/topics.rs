@@ -30,13 +30,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// Serialization format of payloads if a transport does not name one.
 const CDR: &str = "cdr";
 
-/// Topics without publishers that stay subscribed, so that one that returns is received from its first message on. The others are
-/// subscribed again when one returns: names that come and go for ever do not fill the memory with readers, of 6 kB each over DDS.
-const LEFT_KEPT: usize = 1000;
-
-/// How long any topic stays subscribed without a publisher.
-const LEFT_FOR: Duration = Duration::from_secs(60);
-
 /// The time of day this long ago.
 fn time_before(now: Timestamp, ago: Duration) -> Timestamp {
     let ago = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
@@ -330,32 +323,16 @@ impl Topics {
             .collect()
     }
 
-    /// Ends the subscriptions of topics that publishers left long ago (`now` is monotonic time), but for the last [`LEFT_KEPT`].
-    pub fn release_left(&mut self, now: Duration) {
-        let topics = self.by_name.values_mut();
-        let mut left: Vec<_> = topics.filter_map(|topic| Some((topic.left()?, topic))).collect();
-        left.sort_unstable_by_key(|(since, _)| *since);
-        let more = left.len().saturating_sub(LEFT_KEPT);
-        for (since, topic) in left.into_iter().take(more) {
-            if now.saturating_sub(since) >= LEFT_FOR {
-                tracing::debug!("{}: not subscribed until it has a publisher again", topic.name);
-                topic.unsubscribe();
-            }
-        }
-    }
-
-    /// Notes that a publisher is gone; `now` is the time of day, `left` the same in monotonic time. Returns since when it is silent, if it has
-    /// said no farewell.
+    /// Notes that a publisher is gone; `now` is the time of day. Returns since when it is silent, if it has said no farewell.
     pub fn publisher_gone(
         &mut self,
         topic: &str,
         gid: Gid,
         departure: Departure,
         now: Timestamp,
-        left: Duration,
     ) -> Option<PastTime> {
         let recorded = self.by_name.get_mut(topic)?;
-        recorded.publisher_gone(gid, departure, self.parts.time.ago(), now, left)
+        recorded.publisher_gone(gid, departure, self.parts.time.ago(), now)
     }
 
     /// From now on each publisher whose end is not known is watched for a later message.
